@@ -19,8 +19,9 @@ struct Batch {
   std::vector<std::int64_t> target_input;    // [R, T] translation: start token first; filler() behind the end
   std::vector<std::int64_t> target_labels;   // [R, T] next id; no_label behind the end and where a document begins
   std::vector<std::int64_t> target_lengths;  // [R] filled positions of target_input
-  std::vector<std::int64_t> segments;   // [R, T] language model: document within the row, from 0; -1 behind the end
-  std::vector<std::int64_t> positions;  // [R, T] language model: position within the document, from 0
+  std::vector<std::int64_t> segments;  // [R, T] language model: document within the row, from 0; -1 behind the end
+  std::vector<std::int64_t> source_positions;  // [R, S] translation: position in the source; empty: 0, 1, 2, …
+  std::vector<std::int64_t> positions;  // [R, T] position in the target or document; translation: may be empty, too
   std::vector<std::int64_t> prompts;    // [R, T] language model: where the prompt around a position ends; outside one 0
   std::vector<std::uint64_t> examples;  // [R] translation: example ids (line numbers of a validation set); else empty
 

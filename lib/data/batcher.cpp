@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.hpp"
 
@@ -43,6 +44,12 @@ Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& 
   batch.source.assign(cells(batch.rows, source_width), vocabulary.filler());
   batch.target_input.assign(cells(batch.rows, target_width), vocabulary.filler());
   batch.target_labels.assign(cells(batch.rows, target_width), no_label);
+  const auto set_positions = [&](std::vector<std::int64_t>& positions, std::int64_t first, std::int64_t count,
+                                 std::int64_t row, std::int64_t width) {
+    positions.resize(cells(batch.rows, width));  // 0 behind the end
+    const auto begin = positions.begin() + row * width;
+    std::iota(begin, begin + count, first);
+  };
   for (std::size_t r = 0; r < examples.size(); ++r) {
     const PairIds& example = examples[r];
     const auto row = static_cast<std::int64_t>(r);
@@ -63,6 +70,10 @@ Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& 
         labels[i] = no_label;
         --batch.tgt_tokens;
       }
+    }
+    if (example.shift) {
+      set_positions(batch.source_positions, example.shift->source, std::ssize(example.source), row, source_width);
+      set_positions(batch.positions, example.shift->target, std::ssize(example.target), row, target_width);
     }
     batch.source_lengths.push_back(static_cast<std::int64_t>(example.source.size()));
     batch.target_lengths.push_back(static_cast<std::int64_t>(example.target.size()));
@@ -104,7 +115,7 @@ void LmBatcher::add(const DocumentPart& part, std::int64_t from, std::int64_t co
     const std::size_t cell = begin + static_cast<std::size_t>(i);
     batch_.target_input[cell] = id_at(from + i);
     batch_.segments[cell] = segment_;
-    batch_.positions[cell] = i;
+    batch_.positions[cell] = part.shift + i;
     const bool has_label = from + i < part.size;
     if (has_label && (part.loss.empty() || part.loss.at(static_cast<std::size_t>(from + i - part.begin)))) {
       batch_.target_labels[cell] = id_at(from + i + 1);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,11 +13,17 @@
 /// Lays ids out as batches, and documents of a language model as rows. Pure; shapes and masks are defined in batch.hpp.
 namespace argosy::data {
 
+/// Where the positions of an example begin (model.position_shift_max), in training.
+struct PositionShift {
+  std::int64_t source = 0, target = 0;
+};
+
 /// One translation example: ids with EOS at the end on both sides; an empty target leaves the target side out.
 struct PairIds {
   std::span<const std::int32_t> source, target;
   std::uint64_t id = 0;
   const std::vector<bool>* loss = nullptr;  // of the target's ids; null or empty: all bear loss
+  std::optional<PositionShift> shift{};
 };
 
 /// A part of a document: its ids from `begin` on, of `size`.
@@ -24,6 +31,7 @@ struct DocumentPart {
   std::vector<std::int32_t> ids;
   std::vector<bool> loss;  // of these ids; empty: all bear loss
   std::int64_t begin = 0, size = 0;
+  std::int64_t shift = 0;  // position of the first id of each part in a row
 };
 
 /// Rows of pairs, at least `source_width` and `target_width` wide. Throws Error{corrupt} for an id outside the live

@@ -8,17 +8,31 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 
 namespace argosy::data {
 namespace {
 
 constexpr double pool_steps = 64;  // a pool holds at least the examples of so many steps
 
+/// The same for (seed, pass, example), whatever batch it is in.
+PositionShift drawn_shift(const PoolSettings& settings, const Drawn& drawn) {
+  constexpr auto coordinate = ~std::uint64_t{0};  // of no transform
+  RandomStream random(settings.seed, drawn.pass, drawn.example, coordinate);
+  const auto values = static_cast<std::uint64_t>(settings.position_shift_max) + 1;
+  PositionShift shift;
+  shift.source = narrow<std::int64_t>(random.below(values));
+  shift.target = narrow<std::int64_t>(random.below(values));
+  return shift;
+}
+
 /// Documents of a language model as drawn, and how they are read.
 class DrawnDocuments {
  public:
-  DrawnDocuments(const TokenShards& shards, const std::vector<Drawn>& draws) : shards_(shards) {
+  DrawnDocuments(const TokenShards& shards, const std::vector<Drawn>& draws, const PoolSettings& settings)
+      : shards_(shards) {
     for (const Drawn& draw : draws) {
+      if (settings.position_shift_max > 0) shifts_.push_back(drawn_shift(settings, draw).target);
       const TokenShards::Document document = shards.document(draw.example);
       std::int64_t positions = 1;
       for (std::uint64_t i = 0; i < document.examples; ++i) positions += shards.lengths(document.first + i).target;
@@ -41,6 +55,7 @@ class DrawnDocuments {
   DocumentPart read(std::uint64_t place, std::int64_t begin, std::int64_t end, std::optional<std::uint64_t>& last,
                     Example& example) const {
     DocumentPart part{.ids = {}, .loss = {}, .begin = -1, .size = positions_[place] - 1};
+    if (!shifts_.empty()) part.shift = shifts_[place];
     const TokenShards::Document& document = documents_[place];
     std::int64_t at = 0;
     for (std::uint64_t i = document.first; i < document.first + document.examples && at < end; ++i) {
@@ -64,7 +79,7 @@ class DrawnDocuments {
 
   const TokenShards& shards_;
   std::vector<TokenShards::Document> documents_;
-  std::vector<std::int64_t> positions_;
+  std::vector<std::int64_t> positions_, shifts_;
 };
 
 std::int64_t widest(std::span<const LmRow> rows) {
@@ -132,7 +147,8 @@ class PoolMaker::Pairs final : public Planned {
       Example& example = examples[i];
       without_noise += maker_.shards_.read(drawn.example, draw, example) ? 1 : 0;
       cut(example, lengths_[place]);
-      ids.push_back({example.source, example.target, drawn.example, &example.loss});
+      PairIds& pair = ids.emplace_back(PairIds{example.source, example.target, drawn.example, &example.loss});
+      if (maker_.settings_.position_shift_max > 0) pair.shift = drawn_shift(maker_.settings_, drawn);
     }
     if (maker_.is_exact())
       return batch_of_pairs(ids, maker_.vocabulary_, micro_batch.source_width, micro_batch.target_width);
@@ -344,7 +360,7 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
     for (const Drawn& draw : pool.draws) lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
     source = std::make_unique<Pairs>(*this, std::move(pool.draws), std::move(lengths), key);
   } else {
-    DrawnDocuments documents{shards_, pool.draws};
+    DrawnDocuments documents{shards_, pool.draws, settings_};
     if (packed_) {
       source = std::make_unique<PackedRows>(*this, std::move(documents));
     } else {

@@ -53,7 +53,8 @@ struct PoolSettings {
   StepSizes sizes;
   BatchConfig batch;
   double temperature = 1.0;
-  bool draws = true;  // false, for validation: transforms that draw are applied without chance
+  std::int64_t position_shift_max = 0;  // model.position_shift_max; 0 for validation
+  bool draws = true;                    // false, for validation: transforms that draw are applied without chance
 };
 
 /// Makes pools of shards by settings: a pure function of the seed and of where a pool begins.

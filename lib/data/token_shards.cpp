@@ -211,7 +211,8 @@ void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& token
                   fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
                   fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target",
                               is_source ? found.source : found.target, tokenizer.decode(ids)),
-                  "raise model.max_positions, or leave such pairs out: add the transform max_length to the transforms "
+                  "raise model.max_positions, lower model.position_shift_max, or leave such pairs out: add the "
+                  "transform max_length to the transforms "
                   "of this corpus, and run preprocess");
     }
   }

@@ -161,8 +161,9 @@ at::Tensor Model::Impl::embed(Embedding& embedding, const at::Tensor& ids, const
                 std::to_string(end), "shorten it, or train a model with a larger model.max_positions");
   at::Tensor& sinusoids = embedding.sinusoids;
   if (sinusoids.defined() && sinusoids.device() != ids.device()) sinusoids = sinusoids.to(ids.device());
+  const std::int64_t used = positions.defined() ? std::min(end + shape.position_shift_max, shape.max_positions) : end;
   const at::Tensor learned =
-      embedding.positions != nullptr ? embedding.positions->weight.narrow(0, 0, end).to(at::kFloat) : at::Tensor();
+      embedding.positions != nullptr ? embedding.positions->weight.narrow(0, 0, used).to(at::kFloat) : at::Tensor();
   return kernels::embedding(ids, embedding.table->weight, shape.embedding_scale(),
                             optional(learned.defined() ? learned : sinusoids), optional(positions), offset);
 }
@@ -176,7 +177,7 @@ State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& 
   const double dropout = pass.training ? shape.dropout : 0;
   const bool ends_encoder = !is_encoder && shape.type == ModelType::encoder_decoder;
   const std::int64_t skip_id = shape.vocabulary.zero_row().value_or(-1);
-  const at::Tensor positions = is_encoder ? at::Tensor() : inputs.positions;
+  const at::Tensor& positions = is_encoder ? inputs.source_positions : inputs.positions;
   State result;
   NormLayer::Saved saved;
   {

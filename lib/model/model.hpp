@@ -84,8 +84,9 @@ struct Inputs {
   at::Tensor source, source_lengths;    // encoder-decoder only
   at::Tensor target_in, target_labels;  // label -1: no loss
   at::Tensor target_lengths;
-  at::Tensor positions,
-      segments;  // of packed rows: position in its document, number of the document; undefined: 0..T-1, one document
+  at::Tensor source_positions, positions;  // int64 [rows, S], [rows, T], of examples that are shifted, and of packed
+                                           // rows, in their document; undefined: 0, 1, 2, …
+  at::Tensor segments;                     // of packed rows: number of the document; undefined: one document
   at::Tensor prompts;  // with prefix_lm, int64 [rows, T]: where the prompt around a position ends, outside one 0;
                        // undefined: no prompts
 };

@@ -151,10 +151,14 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "one of auto, cpu, cuda", config.device);
   problems.require(!config.model.token_ids || !config.data.tokenizer_training, "/model/token_ids",
                    "absent, since data.tokenizer_training trains a tokenizer with the ids of the model type", "");
-  problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,
-                   "/batch/sequence_length",
-                   fmt::format("at most model.max_positions ({})", config.model.max_positions),
-                   std::to_string(config.batch.sequence_length));
+  const spec::ModelConfig& model = config.model;
+  problems.require(
+      !is_language_model(config) || config.batch.sequence_length <= model.max_positions - model.position_shift_max,
+      "/batch/sequence_length",
+      model.position_shift_max == 0 ? fmt::format("at most model.max_positions ({})", model.max_positions)
+                                    : fmt::format("at most model.max_positions ({}) less model.position_shift_max ({})",
+                                                  model.max_positions, model.position_shift_max),
+      std::to_string(config.batch.sequence_length));
   problems.require(!(config.validation.early_stop || !config.validation.keep_best.empty()) ||
                        !config.validation.sets.empty() || config.data.split,
                    "/validation/sets", "a list with at least one set, since early_stop and keep_best need validations",

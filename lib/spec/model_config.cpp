@@ -76,6 +76,12 @@ constexpr std::array model_texts{
     config::KeyText{"rope_theta", "base of the frequencies of rotary positions"},
     config::KeyText{"rope_scaling", "rotary positions for longer inputs, as in Llama 3.1; absent: none"},
     config::KeyText{"max_positions", "most positions (tokens) of an input"},
+    config::KeyText{
+        "position_shift_max",
+        "in training, the positions of an example begin at a random number from 0 to this, each side at its own "
+        "(SHAPE, "
+        "arXiv:2109.05644): the model learns no absolute places, as for inputs longer than most of the training text; "
+        "for positions sinusoidal, sinusoidal_fairseq and learned; 0: off"},
     config::KeyText{"norm", "layer_norm (default of encoder_decoder) or rms_norm (default of decoder)"},
     config::KeyText{"norm_epsilon",
                     "added to the variance under the root; default 1e-5, 1e-6 for rms_norm in encoder_decoder"},
@@ -192,6 +198,19 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(!config.rope_scaling || config.encoder.position == Position::rope ||
                        config.decoder.position.value_or(usual) == Position::rope,
                    "/rope_scaling", "absent, since no position is rope", "");
+  problems.require(config.position_shift_max >= 0 && config.position_shift_max < config.max_positions,
+                   "/position_shift_max", fmt::format("0, or less than model.max_positions ({})", config.max_positions),
+                   std::to_string(config.position_shift_max));
+  const auto counts_from_the_start = [&](std::optional<Position> position) {
+    const Position own = position.value_or(usual);
+    return own == Position::sinusoidal || own == Position::sinusoidal_fairseq || own == Position::learned;
+  };
+  problems.require(config.position_shift_max == 0 ||
+                       (counts_from_the_start(config.decoder.position) &&
+                        (config.type == ModelType::decoder || counts_from_the_start(config.encoder.position))),
+                   "/position_shift_max", "0 unless all positions are sinusoidal, sinusoidal_fairseq or learned",
+                   std::to_string(config.position_shift_max),
+                   "remove it: other positions do not change when they are shifted");
   if (!problems.all().empty()) return;
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
   const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
@@ -304,6 +323,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.rope_theta = config.rope_theta;
   shape.rope_scaling = config.rope_scaling;
   shape.max_positions = config.max_positions;
+  shape.position_shift_max = config.position_shift_max;
   shape.norm = config.norm.value_or(translation ? Norm::layer_norm : Norm::rms_norm);
   shape.norm_epsilon = config.norm_epsilon.value_or(translation && shape.norm == Norm::rms_norm ? 1e-6 : 1e-5);
   shape.norm_position = config.norm_position.value_or(translation ? NormPosition::post : NormPosition::pre);

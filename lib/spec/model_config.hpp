@@ -65,6 +65,7 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
   std::int64_t max_positions = 2048;
+  std::int64_t position_shift_max = 0;  // of the positions of an example in training (SHAPE)
   std::optional<Norm> norm;
   std::optional<double> norm_epsilon;
   std::optional<NormPosition> norm_position;
@@ -82,9 +83,9 @@ struct ModelConfig {
 };
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
                       (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window, prefix_lm,
-                       vocab_multiple, rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position,
-                       activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs, embedding_scale, dropout,
-                       neftune_alpha, encoder, decoder, allow_encoder_without_positions))
+                       vocab_multiple, rope_theta, rope_scaling, max_positions, position_shift_max, norm, norm_epsilon,
+                       norm_position, activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs,
+                       embedding_scale, dropout, neftune_alpha, encoder, decoder, allow_encoder_without_positions))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
 std::span<const config::KeyText> key_texts(const TokenIds&);
@@ -104,7 +105,7 @@ struct Architecture {
   bool prefix_lm = false;
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
-  std::int64_t max_positions = 2048;
+  std::int64_t max_positions = 2048, position_shift_max = 0;
   Norm norm = Norm::layer_norm;
   double norm_epsilon = 1e-5;
   NormPosition norm_position = NormPosition::post;

@@ -124,7 +124,8 @@ void RunParts::set_up(const Kept& kept) {
   });
   shards = read_on_all(context, [&] {
     auto opened = data::TokenShards::open(context.files, config.data, *tokenizer, data::Part::train);
-    if (opened.has_source()) opened.require_at_most(config.model.max_positions, *tokenizer);
+    if (opened.has_source())
+      opened.require_at_most(config.model.max_positions - config.model.position_shift_max, *tokenizer);
     return opened;
   });
   facts = {.tokenizer = same_on_all_ranks(context.world, tokenizer->digest(), "tokenizer", "data.tokenizer"),

@@ -56,6 +56,7 @@ model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
   inputs.target_in = ids_of(batch.target_input, {rows, t}, device);
   inputs.target_labels = ids_of(batch.target_labels, {rows, t}, device);
   inputs.target_lengths = ids_of(batch.target_lengths, {rows}, device);
+  inputs.source_positions = ids_of(batch.source_positions, {rows, s}, device);
   inputs.positions = ids_of(batch.positions, {rows, t}, device);
   inputs.segments = ids_of(batch.segments, {rows, t}, device);
   inputs.prompts = ids_of(batch.prompts, {rows, t}, device);

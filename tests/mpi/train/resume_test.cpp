@@ -113,6 +113,7 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
       config.batch.global_size = config.batch.micro_size.value() * each.accumulation * world().size();
       config.model.dropout = each.dropout;
       config.model.neftune_alpha = 50 * each.dropout;
+      config.model.position_shift_max = each.dropout > 0 ? 40 : 0;
       config.loss.error_norm_truncation = each.dropout > 0 ? 1.005 : 0;
       config.checkpoint.interval.count = 2;
       return config;

@@ -292,6 +292,37 @@ TEST(Validation, NamesTextThatIsLearntByHeart) {
   EXPECT_TRUE(says(said, "the loss of other.en (", "was worse than its best"));
 }
 
+TEST(ShiftedPositions, AreThoseOfTrainingAloneAndNeedRoom) {
+  const SharedFolder folder;
+  const auto first_losses = [&](const std::string& name, std::int64_t most) {
+    RunConfig config = Material::get().config(folder / name);
+    config.model.max_positions = 500;
+    config.model.position_shift_max = most;
+    config.model.dropout = 0;
+    config.schedule.lr = 1e-12;
+    config.schedule.warmup->count = 0;
+    config.schedule.length.count = 1;
+    (void)train_run(config);
+    std::map<std::string, double> losses;
+    for (const boost::json::object& line : metrics_lines(folder / name)) {
+      const bool is_step = line.contains("nll");
+      losses[is_step ? "step" : "validation"] =
+          (is_step ? line.at("nll") : line.at("figures").at("loss")).to_number<double>();
+    }
+    return losses;
+  };
+  const auto plain = first_losses("plain", 0), shifted = first_losses("shifted", 300);
+  if (world().rank() == 0) {
+    EXPECT_GT(std::abs(plain.at("step") - shifted.at("step")), 1e-4);
+    EXPECT_NEAR(plain.at("validation"), shifted.at("validation"), 1e-6) << "weights of one tiny step";
+  }
+  RunConfig config = Material::get().config(folder / "narrow");
+  config.model.max_positions = 500;
+  config.model.position_shift_max = 490;
+  EXPECT_TRUE(says(refusal(Fault::data, [&] { (void)train_run(config); }), "corpus verses, pair 1",
+                   "pairs of at most 10 pieces", "model.position_shift_max"));
+}
+
 TEST(LongLines, AreNamedBeforeTheFirstStep) {
   const SharedFolder folder;
   RunConfig config = Material::get().config(folder / "run");

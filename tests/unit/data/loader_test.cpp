@@ -47,12 +47,16 @@ class Shards {
   }
   [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {},
                               int workers = 1) const {
-    const LoaderSettings settings{.pool = {.seed = 5, .sizes = resolve_sizes(batch, world), .batch = batch},
+    const LoaderSettings settings{.pool = {.seed = 5,
+                                           .sizes = resolve_sizes(batch, world),
+                                           .batch = batch,
+                                           .position_shift_max = position_shift_max},
                                   .canonical_rank = rank,
                                   .world = world,
                                   .workers = workers};
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }
+  std::int64_t position_shift_max = 0;
   [[nodiscard]] const TokenShards& all() const { return shards_; }
   [[nodiscard]] int released() const { return os_.released; }
   [[nodiscard]] const spec::Vocabulary& vocabulary() const { return tokenizer_.vocabulary(); }
@@ -335,6 +339,80 @@ TEST(LoaderOfPairs, CountsExamplesMadeWithoutNoise) {
   EXPECT_EQ(share({{TokenDrop{}}}), 0);
   // These shards have no room for a prefix.
   EXPECT_NEAR(share({{Prefix{.source = {"\u2581God"}, .probability = .5}}}), .5, .15);
+}
+
+/// One shift for each example and side, new in each epoch, and the same for any ranks, workers and sizes of batches.
+TEST(LoaderOfPairs, ShiftsThePositionsOfEachExample) {
+  Shards shards{spec::TokenLayout::marian, {200}};
+  const auto batch = [&](std::int64_t micro_size) { return sizes(4 * micro_size, micro_size); };
+  EXPECT_TRUE(shards.loader(batch(500)).next().batches.at(0).source_positions.empty());
+  EXPECT_TRUE(shards.loader(batch(500)).next().batches.at(0).positions.empty());
+  shards.position_shift_max = 9;
+  using Found = std::map<std::uint64_t, std::pair<std::int64_t, std::int64_t>>;  // shifts of each example
+  const auto shift_of = [](const std::vector<std::int64_t>& positions, std::int64_t width, std::int64_t length,
+                           std::size_t row) {
+    const auto first = positions.begin() + static_cast<std::ptrdiff_t>(row) * width;
+    for (std::int64_t i = 0; i < width; ++i) EXPECT_EQ(first[i], i < length ? *first + i : 0);
+    return *first;
+  };
+  const auto epochs = [&](int world, int workers, std::int64_t micro_size, const Cursor& from) {
+    std::vector<Found> found(2);
+    for (int rank = 0; rank < world; ++rank) {
+      Loader loader = shards.loader(batch(micro_size), rank, world, from, workers);
+      for (StepBatches step = loader.next(); step.at.pool.epoch < 2; step = loader.next()) {
+        for (const Batch& made : step.batches) {
+          for (std::size_t r = 0; r < made.examples.size(); ++r)
+            found[static_cast<std::size_t>(step.at.pool.epoch)][made.examples[r]] = {
+                shift_of(made.source_positions, made.source_width, made.source_lengths[r], r),
+                shift_of(made.positions, made.target_width, made.target_lengths[r], r)};
+        }
+      }
+    }
+    return found;
+  };
+  const std::vector<Found> alone = epochs(1, 1, 500, {});
+  EXPECT_EQ(epochs(3, 1, 500, {}), alone);
+  EXPECT_EQ(epochs(2, 3, 500, {}), alone);
+  EXPECT_EQ(epochs(1, 1, 700, {}), alone);
+  Loader first = shards.loader(batch(500));
+  EXPECT_EQ(epochs(1, 1, 500, first.next().next).at(1), alone[1]);
+  std::set<std::int64_t> sources, targets;
+  int alike = 0, kept = 0;
+  for (const auto& [example, shifts] : alone[0]) {
+    sources.insert(shifts.first);
+    targets.insert(shifts.second);
+    alike += shifts.first == shifts.second ? 1 : 0;
+    kept += shifts == alone[1].at(example) ? 1 : 0;
+  }
+  for (const auto& values : {sources, targets})
+    EXPECT_EQ(std::tuple(values.size(), *values.begin(), *values.rbegin()), std::tuple(10, 0, 9));
+  EXPECT_LT(alike, 50) << "20 of 200 by chance";
+  EXPECT_LT(kept, 20) << "2 of 200 by chance";
+}
+
+TEST(LoaderOfDocuments, ShiftsThePositionsOfEachDocument) {
+  Shards shards{spec::TokenLayout::llama, {200}};
+  shards.position_shift_max = 3;
+  for (const bool packing : {true, false}) {
+    BatchConfig config = sizes(512, 128);
+    config.packing = packing;
+    Loader loader = shards.loader(config);
+    std::set<std::int64_t> shifts;
+    for (int step = 0; step < 10; ++step) {
+      const Batch batch = loader.next().batches.at(0);
+      for (std::size_t i = 0; i < batch.segments.size(); ++i) {
+        const bool begins =
+            static_cast<std::int64_t>(i) % batch.target_width == 0 || batch.segments[i] != batch.segments[i - 1];
+        if (batch.segments[i] == -1)
+          EXPECT_EQ(batch.positions[i], 0);
+        else if (begins)
+          shifts.insert(batch.positions[i]);
+        else
+          EXPECT_EQ(batch.positions[i], batch.positions[i - 1] + 1);
+      }
+    }
+    EXPECT_EQ(std::tuple(shifts.size(), *shifts.begin(), *shifts.rbegin()), std::tuple(4, 0, 3)) << packing;
+  }
 }
 
 TEST(LoaderOfPairs, CutsOrRefusesPairsThatExceedAMicroBatch) {

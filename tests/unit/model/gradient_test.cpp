@@ -100,13 +100,12 @@ const Case gradient_cases[] = {
 
 class Gradient : public testing::TestWithParam<Case> {};
 
-TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
-  const spec::Architecture& shape = GetParam().shape;
+void expect_reference(const Case& of, const model::Inputs& inputs) {
+  const spec::Architecture& shape = of.shape;
   BoundModel bound(shape);
-  const model::Inputs inputs = ragged_inputs(shape);
   Pass pass = training_pass();
-  pass.loss.label_smoothing = GetParam().label_smoothing;
-  pass.loss.z = GetParam().z;
+  pass.loss.label_smoothing = of.label_smoothing;
+  pass.loss.z = of.z;
   const double loss = run_micro_batch(*bound.model, inputs, pass);
 
   const Weights leaves = leaves_of(*bound.model);
@@ -121,6 +120,23 @@ TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
       reference.select(0, shape.vocabulary.start).zero_();  // the row of Marian's <pad> is not trained
     }
     EXPECT_LT(relative_error(bound.gradient(name), reference), 2e-5) << name;
+  }
+}
+
+TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) { expect_reference(GetParam(), ragged_inputs(GetParam().shape)); }
+
+TEST(ShiftedPositions, GradientEqualsTheReference) {
+  for (const Position position : {Position::sinusoidal, Position::sinusoidal_fairseq, Position::learned}) {
+    SCOPED_TRACE(boost::describe::enum_to_string(position, ""));
+    const spec::Architecture shape =
+        with(tiny_with(position, position), [](auto& changed) { changed.position_shift_max = 8; });
+    model::Inputs inputs = ragged_inputs(shape);
+    const auto shifted = [](const at::Tensor& ids, const at::Tensor& shifts) {
+      return at::arange(ids.size(1)) + shifts.unsqueeze(1);
+    };
+    inputs.source_positions = shifted(inputs.source, at::tensor({3, 0, 8}, at::kLong));
+    inputs.positions = shifted(inputs.target_in, at::tensor({1, 8, 0}, at::kLong));
+    expect_reference({"", shape}, inputs);
   }
 }
 

@@ -152,8 +152,8 @@ struct Reference {
     const double scale = shape.scales_embeddings ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
     const at::Tensor x =
         weights.at(table).index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), shape.width}) * scale;
-    const at::Tensor positions =
-        !encoder && inputs.positions.defined() ? inputs.positions : at::arange(ids.size(1)).unsqueeze(0);
+    const at::Tensor& given = encoder ? inputs.source_positions : inputs.positions;
+    const at::Tensor positions = given.defined() ? given : at::arange(ids.size(1)).unsqueeze(0);
     const std::int64_t half = shape.width / 2;
     const auto sinusoids = [&](std::int64_t first, std::int64_t span) {
       const at::Tensor rates = at::pow(10000.0, at::arange(half, at::kDouble) / static_cast<double>(-span));

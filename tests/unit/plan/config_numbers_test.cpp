@@ -16,7 +16,7 @@ constexpr const char* translation = R"({
     "tokenizer_training": {"vocab_size": 8000, "character_coverage": 0.5, "sample_lines": 100},
     "split": {"train": 0.9, "validation": 0.1}},
   "model": {"vocab_size": 8000, "width": 64, "ff": 96, "heads": 4, "kv_heads": 2, "head_size": 16,
-            "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "norm_epsilon": 1e-6, "dropout": 0.5,
+            "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "position_shift_max": 8, "norm_epsilon": 1e-6, "dropout": 0.5,
             "neftune_alpha": 5.0,
             "encoder": {"layers": 2}, "decoder": {"layers": 2}},
   "loss": {"label_smoothing": 0.1, "z": 0.1, "error_norm_truncation": 1.3, "chunk_bytes": 2000000},

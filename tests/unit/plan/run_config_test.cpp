@@ -162,6 +162,9 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("model": {"token_ids": {"eos": -1}})", "model.token_ids.eos");
   refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
           "batch.sequence_length");
+  refused(R"("model": {"type": "decoder", "max_positions": 64, "position_shift_max": 10, "decoder": {"position":
+             "learned"}}, "batch": {"sequence_length": 55})",
+          "batch.sequence_length");
   refused(R"("model": {"prefix_lm": true})", "model.prefix_lm");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu", "ter"]})"));
 }

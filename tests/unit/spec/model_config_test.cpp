@@ -191,6 +191,32 @@ TEST(ModelConfig, RopeScalingNeedsRotaryPositionsAndNumbersInOrder) {
               testing::ElementsAre("/factor", "/low_freq_factor", "/high_freq_factor", "/original_max_positions"));
 }
 
+TEST(ModelConfig, ShiftsOnlyPositionsThatCountFromTheStart) {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
+  EXPECT_EQ(resolve(config, 100).position_shift_max, 0);
+  config.max_positions = 50;
+  config.position_shift_max = 49;
+  config.decoder.position = Position::learned;
+  EXPECT_THAT(problems_of(config), testing::IsEmpty());
+  EXPECT_EQ(resolve(config, 100).position_shift_max, 49);
+  for (const std::int64_t most : {-1, 50}) {
+    config.position_shift_max = most;
+    EXPECT_THAT(problems_of(config), testing::ElementsAre("/position_shift_max")) << most;
+  }
+  config.position_shift_max = 1;
+  for (const Position position : {Position::rope, Position::alibi, Position::t5, Position::none}) {
+    config.decoder.position = position;
+    EXPECT_THAT(problems_of(config), testing::ElementsAre("/position_shift_max"));
+  }
+  ModelConfig language;
+  language.type = ModelType::decoder;
+  language.position_shift_max = 1;
+  EXPECT_THAT(problems_of(language), testing::ElementsAre("/position_shift_max")) << "rope is its default";
+  language.decoder.position = Position::sinusoidal;
+  EXPECT_THAT(problems_of(language), testing::IsEmpty());
+}
+
 TEST(ModelConfig, ProblemsAreNamedTogether) {
   ModelConfig config;
   config.width = 10;

@@ -122,7 +122,7 @@ TEST_F(StoredState, AModelFromBeforeAKeyWasThereIsTheSameModel) {
   checkpoint::Sections saved = sections();
   boost::json::object& model = saved.model.at("config").as_object();
   for (const char* later : {"rope_scaling", "norm_epsilon", "qkv_bias", "embedding_scale", "prefix_lm",
-                            "allow_encoder_without_positions", "neftune_alpha"})
+                            "allow_encoder_without_positions", "neftune_alpha", "position_shift_max"})
     EXPECT_EQ(model.erase(later), 1U) << later;
   EXPECT_TRUE(check_resumable(saved, sections(), {}, "here").empty());
 }
