@@ -133,6 +133,11 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
                    warmup.text());
   problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share above 0, at most 1",
                    config.cooldown);
+  const double plateau = decay_end.count - config.cooldown * decay_end.count;
+  problems.require(style != Style::wsd || !config.warmup || decay_end.count == 0 || decay_end.unit != warmup.unit ||
+                       warmup.count <= plateau,
+                   "/warmup", fmt::format("at most {:g}, where the cool-down of wsd begins", plateau), warmup.text(),
+                   "lower it, or lower schedule.cooldown");
   problems.require(config.gamma >= 0 && config.gamma <= 1, "/gamma", "a factor above 0, at most 1", config.gamma);
   problems.require(config.noam_scale >= 0, "/noam_scale", "a number above 0", config.noam_scale);
   problems.require(config.rsqrt_scale >= 0, "/rsqrt_scale", "a number above 0", config.rsqrt_scale);
@@ -153,8 +158,10 @@ Schedule resolve(const ScheduleConfig& config, bool language_model, std::int64_t
   schedule.decay_end = config.decay_end.value_or(config.length).count;
   // A default in steps says nothing about tgt_tokens or epochs: there a run has no warm-up unless it asks for one.
   const double usual = schedule.unit == config::Period::Unit::step ? (language_model ? 1000 : 4000) : 0;
-  schedule.warmup = config.warmup ? config.warmup->count : std::min(usual, schedule.decay_end / 2);
   schedule.cooldown = config.cooldown;
+  const double cooldown = schedule.style == Style::wsd ? config.cooldown * schedule.decay_end : 0;
+  schedule.warmup =
+      config.warmup ? config.warmup->count : std::min({usual, schedule.decay_end / 2, schedule.decay_end - cooldown});
   schedule.cooldown_shape = config.cooldown_shape;
   schedule.gamma = config.gamma;
   if (config.decay_period) schedule.decay_period = config.decay_period->count;

@@ -129,12 +129,38 @@ TEST(Schedule, RelativeStepsAreThoseOfAdafactor) {
   }
 }
 
-TEST(Schedule, PeriodsCountTokensOrEpochsAlike) {
-  const Schedule s = resolve(read_schedule(R"({"style": "exponential", "lr": 1e-3, "gamma": 0.5, "length": "4Mt",
-                                               "warmup": "1Mt", "decay_period": "500kt"})"),
-                             false, 512);
-  EXPECT_EQ(s.unit, config::Period::Unit::tgt_token);
-  expect_rates(s, {{5e5, 5e-4}, {1e6, 1e-3}, {2e6, 2.5e-4}});
+/// Every style, in steps, in thousands of tgt_tokens and in epochs: at a place in its own unit it has the same rate.
+TEST(Schedule, PeriodsCountStepsTokensOrEpochsAlike) {
+  const char* styles[] = {
+      R"("style": "linear_warmup", "lr": 1e-3, "min_lr": 1e-5, "warmup": "10{0}", "decay_end": "90{0}")",
+      R"("style": "cosine", "lr": 1e-3, "min_lr": 1e-5, "warmup": "10{0}", "decay_end": "90{0}")",
+      R"("style": "constant", "lr": 1e-3, "warmup": "10{0}")",
+      R"("style": "inv_sqrt", "lr": 1e-3, "warmup": "10{0}")",
+      R"("style": "wsd", "lr": 1e-3, "min_lr": 1e-5, "warmup": "10{0}", "decay_end": "90{0}", "cooldown": 0.3)",
+      R"("style": "wsd", "lr": 1e-3, "warmup": "10{0}", "cooldown_shape": "linear")",
+      R"("style": "wsd", "lr": 1e-3, "warmup": "10{0}", "cooldown_shape": "cosine")",
+      R"("style": "exponential", "lr": 1e-3, "warmup": "10{0}", "gamma": 0.5, "decay_period": "20{0}")",
+      R"("style": "noam", "noam_scale": 2, "warmup": "10{0}")",
+      R"("style": "rsqrt", "rsqrt_scale": 2, "warmup": "10{0}")",
+      R"("style": "exponential_decay", "lr": 1e-3, "gamma": 0.5, "start": "30{0}", "period": "20{0}")"};
+  for (const char* style : styles) {
+    SCOPED_TRACE(style);
+    const auto read_in = [&](const char* unit) {
+      return resolve(
+          read_schedule(fmt::format(R"({{{}, "length": "100{}"}})", fmt::format(fmt::runtime(style), unit), unit)),
+          false, 512);
+    };
+    const Schedule steps = read_in("u"), tokens = read_in("kt"), epochs = read_in("e");
+    EXPECT_EQ(std::tuple(steps.unit, tokens.unit, epochs.unit),
+              std::tuple(config::Period::Unit::step, config::Period::Unit::tgt_token, config::Period::Unit::epoch));
+    // A rate by a scale is one of the place itself: √1000 lower where places are thousands.
+    const bool by_scale = steps.style == ScheduleStyle::noam || steps.style == ScheduleStyle::rsqrt;
+    for (const double at : {1.0, 10.0, 11.0, 50.0, 89.0, 90.0, 91.0, 99.0, 100.0, 101.0}) {
+      const double rate = learning_rate(steps, at);
+      EXPECT_DOUBLE_EQ(learning_rate(epochs, at), rate) << at;
+      EXPECT_NEAR(learning_rate(tokens, 1000 * at), by_scale ? rate / std::sqrt(1000) : rate, 1e-15) << at;
+    }
+  }
 }
 
 TEST(Schedule, UsualRatesFollowGpt3) {
@@ -193,6 +219,9 @@ TEST(Schedule, DefaultsFollowTheKindOfModel) {
   EXPECT_EQ(std::tuple(language.style, language.warmup), std::tuple(ScheduleStyle::cosine, 1000));
   EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": 100})"), false, 512).warmup, 50) << "half of a short run";
   EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": "2Mt"})"), false, 512).warmup, 0) << "4000 are steps";
+  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": 100, "style": "wsd", "cooldown": 0.7})"), false, 1).warmup,
+            30)
+      << "as long as there is no cool-down";
   const auto given =
       read_schedule(R"({"lr": 1e-3, "length": "2Mt", "warmup": "100kt", "decay_end": "1Mt", "style": "wsd",
                               "cooldown": 0.3, "min_lr": 1e-6})");
@@ -209,6 +238,8 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
         R"({"lr": 1e-3, "length": 10, "warmup": 1, "decay_end": "1e"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 4, "decay_end": 3})",
         R"({"lr": 1e-3, "length": 10, "warmup": 20, "style": "constant"})",
+        R"({"lr": 1e-3, "length": 10, "warmup": 9, "style": "wsd"})",
+        R"({"lr": 1e-3, "length": 100, "warmup": 5, "decay_end": 10, "cooldown": 0.6, "style": "wsd"})",
         R"({"noam_scale": 1, "length": 10, "warmup": 0, "style": "noam"})",
         R"({"noam_scale": -1, "length": 10, "style": "noam"})",
         R"({"rsqrt_scale": -1, "length": 10, "style": "rsqrt"})",
@@ -223,6 +254,7 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 10, "style": "constant"})"));
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
+  EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 8, "style": "wsd"})"));
   EXPECT_TRUE(config::keys_without_text<optim::ScheduleConfig>().empty());
 }
 
