@@ -28,7 +28,10 @@ bool SkipGuard::skips(std::int64_t step, double norm, bool has_tokens) {
   if (!has_tokens) {
     why = "loss.error_norm_truncation removed all tokens of the last one";
     wanted = "tokens that bear loss";
-    remedy = "raise loss.error_norm_truncation: while a model predicts nothing, error norms are near 1";
+    remedy =
+        "raise loss.error_norm_truncation or loss.error_norm_truncation_after: while a model predicts nothing, error "
+        "norms "
+        "are near 1";
   } else if (finite) {
     why = fmt::format("the gradient norm was above the limits of optimizer.skip (last: {})", norm);
     wanted = "a gradient norm below the limits of optimizer.skip";

@@ -10,7 +10,7 @@ std::span<const config::KeyText> key_texts(const SkipConfig&) {
   static constexpr config::KeyText texts[] = {
       {"abs", "skip a step whose gradient norm is above this; 0: off"},
       {"factor", "skip a step whose gradient norm is above this times its running mean; 0: off"},
-      {"after", "first step at which `factor` applies"},
+      {"after", "`factor` applies after this step"},
       {"max_consecutive", "number of skipped steps in a row that ends the run (exit code 6)"}};
   return texts;
 }

@@ -60,6 +60,10 @@ void validate(const LossConfig& config, config::Problems& problems) {
   problems.require(config.z >= 0, "/z", "0 or more", config.z);
   problems.require(config.error_norm_truncation >= 0, "/error_norm_truncation", "0 or more",
                    config.error_norm_truncation);
+  problems.require(config.error_norm_truncation_after >= 0, "/error_norm_truncation_after", "0 or more",
+                   config.error_norm_truncation_after);
+  problems.require(config.error_norm_truncation_after == 0 || config.error_norm_truncation > 0,
+                   "/error_norm_truncation_after", "absent unless loss.error_norm_truncation is above 0", "a number");
   problems.require(config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
                    "0, or at least 1048576 (1 MiB)", config.chunk_bytes);
 }

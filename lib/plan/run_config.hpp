@@ -49,9 +49,11 @@ struct LossConfig {
   std::optional<double> label_smoothing;  // language model 0, translation 0.1
   double z = 0;
   double error_norm_truncation = 0;
+  std::int64_t error_norm_truncation_after = 0;  // steps
   std::int64_t chunk_bytes = 256LL << 20;
 };
-BOOST_DESCRIBE_STRUCT(LossConfig, (), (label_smoothing, z, error_norm_truncation, chunk_bytes))
+BOOST_DESCRIBE_STRUCT(LossConfig, (),
+                      (label_smoothing, z, error_norm_truncation, error_norm_truncation_after, chunk_bytes))
 
 /// Element type in which gradients are sent: one, "bf16", or one per level, {"inner": "fp32", "outer": "bf16"}.
 struct GradientWire {

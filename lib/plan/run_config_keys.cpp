@@ -16,7 +16,7 @@ namespace argosy::plan {
 using config::KeyText;
 
 std::span<const KeyText> key_texts(const LossConfig&) {
-  static constexpr std::array<KeyText, 4> texts{{
+  static constexpr std::array<KeyText, 5> texts{{
       {"label_smoothing",
        "share of the target probability spread over all pieces of the tokenizer; default: 0 for language models, 0.1 "
        "for translation"},
@@ -24,6 +24,9 @@ std::span<const KeyText> key_texts(const LossConfig&) {
       {"error_norm_truncation",
        "tokens leave the loss, and the number that divides it, if the distance of their predicted probabilities from "
        "the label, at most √2, is above this; 0: off"},
+      {"error_norm_truncation_after",
+       "steps at the beginning in which all tokens stay, until the model tells likely from unlikely labels; for "
+       "thresholds of 1 and less, which untrained models exceed at every token"},
       {"chunk_bytes", "most bytes of logits that exist at one time; 0: no limit"},
   }};
   return texts;

@@ -42,7 +42,9 @@ json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
 
 json::object loss_of(const plan::RunConfig& config) {
   json::object loss = config::to_json(config.loss).as_object();
-  if (config.loss.error_norm_truncation == 0) loss.erase("error_norm_truncation");  // as versions without the key wrote
+  // As versions without the keys wrote.
+  if (config.loss.error_norm_truncation == 0) loss.erase("error_norm_truncation");
+  if (config.loss.error_norm_truncation_after == 0) loss.erase("error_norm_truncation_after");
   return loss;
 }
 

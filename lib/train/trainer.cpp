@@ -327,13 +327,15 @@ class Trainer {
     next.padded_tokens += batches.totals.padded_tokens;
     std::optional<kernels::Profile::Recording> recording;
     if (options_.profile && ++steps_taken_ > steps_to_peak) recording.emplace(profiled_.profile);
+    model::LossOptions loss = run_.loss;
+    if (next.step <= config_.loss.error_norm_truncation_after) loss.error_norm_truncation = 0;
     const double begin_s = context_.clock.monotonic_s();
     const StepResult result = runner.run(plan, batches,
                                          {.step = next.step,
                                           .updates = {state_.updates + 1},
                                           .lr = optim::learning_rate(run_.schedule, next.position(run_.schedule.unit)),
                                           .seed = config_.seed,
-                                          .loss = run_.loss,
+                                          .loss = loss,
                                           .recompute = config_.sharding.recompute,
                                           .wants_to_stop = run_.stop->wants_to_stop(),
                                           .before_update = [&saver] { saver.before_update(); }});

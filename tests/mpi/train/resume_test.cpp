@@ -115,6 +115,7 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
       config.model.neftune_alpha = 50 * each.dropout;
       config.model.position_shift_max = each.dropout > 0 ? 40 : 0;
       config.loss.error_norm_truncation = each.dropout > 0 ? 1.005 : 0;
+      config.loss.error_norm_truncation_after = each.dropout > 0 ? 4 : 0;
       config.checkpoint.interval.count = 2;
       return config;
     };

@@ -130,9 +130,10 @@ TEST(Truncation, IsReportedAndLeavesValidationAlone) {
   plan::RunConfig config = Material::get().config(folder / "run");
   config.schedule.lr = 1e-12;
   config.schedule.length.count = 3;
-  const auto lines_of_run = [&](double truncation) {
-    config.run_dir = (folder / fmt::format("{}", truncation)).string();
+  const auto lines_of_run = [&](double truncation, std::int64_t after = 0) {
+    config.run_dir = (folder / fmt::format("{} after {}", truncation, after)).string();
     config.loss.error_norm_truncation = truncation;
+    config.loss.error_norm_truncation_after = after;
     (void)train_run(config);
     return metrics_lines(config.run_dir);
   };
@@ -149,6 +150,12 @@ TEST(Truncation, IsReportedAndLeavesValidationAlone) {
     EXPECT_LT(on[i].at("truncated_frac").to_number<double>(), 1);
     EXPECT_LT(on[i].at("loss").to_number<double>(), off[i].at("loss").to_number<double>());
     EXPECT_NEAR(on[i].at("nll").to_number<double>(), off[i].at("nll").to_number<double>(), 1e-6);
+  }
+  std::vector<bool> truncated;
+  for (const boost::json::object& line : lines_of_run(1.005, 2))
+    if (!line.contains("validation")) truncated.push_back(line.at("truncated_frac").to_number<double>() > 0);
+  if (world().rank() == 0) {
+    EXPECT_EQ(truncated, (std::vector{false, false, true}));
   }
 }
 

@@ -19,7 +19,7 @@ constexpr const char* translation = R"({
             "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "position_shift_max": 8, "norm_epsilon": 1e-6, "dropout": 0.5,
             "neftune_alpha": 5.0,
             "encoder": {"layers": 2}, "decoder": {"layers": 2}},
-  "loss": {"label_smoothing": 0.1, "z": 0.1, "error_norm_truncation": 1.3, "chunk_bytes": 2000000},
+  "loss": {"label_smoothing": 0.1, "z": 0.1, "error_norm_truncation": 1.3, "error_norm_truncation_after": 7, "chunk_bytes": 2000000},
   "optimizer": {"weight_decay": 0.1, "beta2": 0.9, "epsilon": 0.1},
   "schedule": {"lr": 0.001, "warmup": 10, "length": 100, "decay_end": 90},
   "batch": {"global_size": 2400, "micro_size": 600, "width_multiple": 8},

@@ -165,6 +165,9 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("model": {"type": "decoder", "max_positions": 64, "position_shift_max": 10, "decoder": {"position":
              "learned"}}, "batch": {"sequence_length": 55})",
           "batch.sequence_length");
+  refused(R"("loss": {"error_norm_truncation_after": 3})", "loss.error_norm_truncation_after");
+  refused(R"("loss": {"error_norm_truncation": 1.1, "error_norm_truncation_after": -1})",
+          "loss.error_norm_truncation_after");
   refused(R"("model": {"prefix_lm": true})", "model.prefix_lm");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu", "ter"]})"));
 }

@@ -131,6 +131,7 @@ TEST_F(StoredState, AModelFromBeforeAKeyWasThereIsTheSameModel) {
 TEST_F(StoredState, ALossFromBeforeAKeyWasThereIsTheSameLoss) {
   const checkpoint::Sections saved = sections();
   EXPECT_FALSE(saved.optimizer.at("loss").as_object().contains("error_norm_truncation"));
+  EXPECT_FALSE(saved.optimizer.at("loss").as_object().contains("error_norm_truncation_after"));
   config.loss.error_norm_truncation = 1.2;
   EXPECT_TRUE(test::says(test::refusal(Fault::config, [&] { (void)check_resumable(saved, sections(), {}, "here"); }),
                          "loss was", "1.2"));
