@@ -13,6 +13,7 @@
 #include "core/memory.hpp"
 #include "kernels/gemm.hpp"
 #include "model/stored_spec.hpp"
+#include "plan/micro_size.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
 #include "train/init_weights.hpp"
@@ -78,15 +79,17 @@ class Trainer {
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
                          forward = plan::plan_forward(shape, run_.choices.scheme);
     announce_data(loader);
-    progress_.emplace(context_,
-                      telemetry::Metrics::Setup{.config = config_.telemetry,
-                                                .shape = plan::flop_shape(run_.model->spec()),
-                                                .ranks = context_.topology.world_size(),
-                                                .peak_flops = peak_flops(run_.device),
-                                                .before = place_of(state_, run_.schedule),
-                                                .window = state_.window,
-                                                .configuration = config::to_json(config_).as_object()},
-                      run_.store->run_dir());
+    progress_.emplace(
+        context_,
+        telemetry::Metrics::Setup{
+            .config = config_.telemetry,
+            .shape = plan::flop_shape(run_.model->spec()),
+            .ranks = context_.topology.world_size(),
+            .peak_flops = peak_flops(run_.device),
+            .before = place_of(state_, run_.schedule),
+            .window = state_.window,
+            .configuration = config::to_json(plan::with_micro_size(config_, run_.facts.sizes)).as_object()},
+        run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
                 [this](std::int64_t step, bool committed) { validator_->saved(step, committed); });
 

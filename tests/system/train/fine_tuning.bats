@@ -147,6 +147,7 @@ PY
   rank=$(grep -o 'lora.rank auto: [0-9]*' log | grep -o '[0-9]*')
   [ "$rank" -ge 16 ] && [ "$rank" -lt 512 ]
   grep -q "\"lora\":{\"rank\":$rank" auto/export/000000020/MANIFEST.json
+  grep -q "\"rank\": $rank" auto/run_config.json
   lora auto --set lora.rank=auto --set schedule.length=30 2>log
   grep -q "\"lora\":{\"rank\":$rank" auto/export/000000030/MANIFEST.json
   run lora probed --set lora.rank=auto --probe-memory

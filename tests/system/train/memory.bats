@@ -46,6 +46,7 @@ figure() { sed -n "s/^result .*\"$1\":\([0-9]*\).*/\1/p" log; }
   ARGOSY_RANK_MEMORY=5000000 on 2 "$TRAIN" "${args[@]}" --set schedule.length=30 2>log
   grep -q 'micro_size auto: 500, accumulation 2; with rows of full length a rank needs [0-9.]* MiB (estimate) of 4.8 MiB' log
   grep -q '"micro_size": *500' auto/export/000000030/MANIFEST.json
+  grep -q '"micro_size": *500' auto/run_config.json
   # Another number of ranks, and more memory: the same micro-batches, which a run with this number also has.
   on 1 "$TRAIN" "${args[@]}" --set schedule.length=40 2>log
   grep -q 'micro_size auto: 500, as the run began; accumulation 4' log
