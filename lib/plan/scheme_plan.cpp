@@ -28,7 +28,7 @@ StateChoices state_choices(const RunConfig& config) {
 }
 
 /// Without the update, which depends on the scheme.
-CostInputs costs_of(const RunConfig& config, const spec::Architecture& shape, const MicroBatch& batch,
+CostInputs costs_of(const RunConfig& config, const spec::ModelSpec& spec, const MicroBatch& batch,
                     const PlanTarget& target) {
   CostInputs costs{.nodes = target.layout.nodes(),
                    .ranks_per_node = target.layout.slots(),
@@ -37,7 +37,7 @@ CostInputs costs_of(const RunConfig& config, const spec::Architecture& shape, co
   costs.links.inner_bytes_per_s = target.gpu->inner_bytes_per_s;
   costs.links.outer_bytes_per_s =
       target.node_bytes_per_s.value_or(target.gpu->outer_bytes_per_s * target.layout.slots());
-  costs.visits = visit_times(shape, batch, config.sharding.recompute, element_bytes(config), *target.gpu);
+  costs.visits = visit_times(spec, batch, config.sharding.recompute, element_bytes(config), *target.gpu);
   if (!target.gpu_positions_per_s) return costs;
   double together_s = 0;
   for (const VisitTime& visit : costs.visits) together_s += visit.forward_s + visit.backward_s;
@@ -82,7 +82,8 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       state_(state_choices(config)) {
   for (const spec::Unit& unit : spec.units) spaces_.emplace_back(unit.flat(), target.layout);
   costs_.wire = wire_of(config);
-  if (target.gpu != nullptr) costs_ = costs_of(config, spec.architecture, batch_, target);
+  if (target.gpu != nullptr) costs_ = costs_of(config, spec, batch_, target);
+  costs_.frozen = units_.frozen;
 }
 
 SchemePlan SchemePlanner::with_memory(std::string name, const StateMemory& state) const {

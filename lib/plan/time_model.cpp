@@ -24,6 +24,51 @@ constexpr double gap_per_unit_s = 150e-6;  // between kernels: 5 ms of a 32-bloc
 
 double fraction(double parts) { return (parts - 1) / parts; }
 
+/// A matrix of a visit in whose work a model with frozen parts differs from one without. products: how many products
+/// more than forward, gradient of the input and gradient of the matrix, or less.
+struct OtherWork {
+  std::size_t visit;
+  const spec::Parameter& matrix;
+  int products;
+  bool of_source;  // it multiplies source positions
+};
+
+/// Also counts visits of blocks that need no backward pass, by side.
+template <class Use>
+void each_other_work(const spec::ModelSpec& spec, std::int64_t& encoder_forward_only,
+                     std::int64_t& decoder_forward_only, const Use& use) {
+  std::set<std::string> of_source;  // in the decoder: they multiply the encoder's output
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters) {
+      if (parameter.role != spec::Role::attention_key_value) continue;
+      of_source.insert(parameter.name);
+      if (const auto adapters = spec::adapter_names(parameter.name)) of_source.insert({adapters->down, adapters->up});
+    }
+  }
+  bool trains = false;  // some unit of a visit up to here
+  for (std::size_t v = 0; v < spec.visits.size(); ++v) {
+    const spec::Visit& visit = spec.visits[v];
+    const bool encoder = visit.kind == spec::VisitKind::encoder_block;
+    for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
+    if (visit.kind == spec::VisitKind::source || visit.kind == spec::VisitKind::target) continue;  // no products
+    if (!trains && visit.kind != spec::VisitKind::head) ++(encoder ? encoder_forward_only : decoder_forward_only);
+    for (const std::size_t u : visit.units) {
+      for (const spec::Parameter& parameter : spec.units[u].parameters) {
+        const bool is_head = parameter.role == (spec.architecture.tie_embeddings ? spec::Role::target_embedding
+                                                                                 : spec::Role::head_weight);
+        if (parameter.shape.size() != 2 || (visit.kind == spec::VisitKind::head) != is_head ||
+            parameter.role == spec::Role::relative_bias)
+          continue;
+        const int products = parameter.is_adapter() ? 3 : !spec.units[u].frozen ? 0 : trains ? -1 : -2;
+        if (products != 0) use(OtherWork{v, parameter, products, encoder || of_source.contains(parameter.name)});
+      }
+    }
+  }
+}
+
+/// Two operations an element, for each position.
+double operations(const OtherWork& work) { return 2.0 * work.products * static_cast<double>(work.matrix.numel()); }
+
 }  // namespace
 
 const Gpu* gpu_by_name(std::string_view name) {
@@ -57,35 +102,9 @@ telemetry::FlopShape flop_shape(const spec::ModelSpec& spec) {
                              .vocab = shape.vocabulary.rows,
                              .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
                              .window = shape.window};
-  std::set<std::string> of_source;  // in the decoder: they multiply the encoder's output
-  for (const spec::Unit& unit : spec.units) {
-    for (const spec::Parameter& parameter : unit.parameters) {
-      if (parameter.role != spec::Role::attention_key_value) continue;
-      of_source.insert(parameter.name);
-      if (const auto adapters = spec::adapter_names(parameter.name)) of_source.insert({adapters->down, adapters->up});
-    }
-  }
-  bool trains = false;  // some unit of a visit up to here
-  for (const spec::Visit& visit : spec.visits) {
-    const bool encoder = visit.kind == spec::VisitKind::encoder_block;
-    for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
-    if (visit.kind == spec::VisitKind::source || visit.kind == spec::VisitKind::target) continue;  // no products
-    if (!trains && visit.kind != spec::VisitKind::head)
-      ++(encoder ? flops.encoder_forward_only : flops.decoder_forward_only);
-    for (const std::size_t u : visit.units) {
-      for (const spec::Parameter& parameter : spec.units[u].parameters) {
-        const bool is_head =
-            parameter.role == (shape.tie_embeddings ? spec::Role::target_embedding : spec::Role::head_weight);
-        if (parameter.shape.size() != 2 || (visit.kind == spec::VisitKind::head) != is_head ||
-            parameter.role == spec::Role::relative_bias)
-          continue;
-        // Two operations an element for each product: forward, gradient of the input, gradient of the matrix.
-        const double products = parameter.is_adapter() ? 3 : !spec.units[u].frozen ? 0 : trains ? -1 : -2;
-        (encoder || of_source.contains(parameter.name) ? flops.source_extra : flops.target_extra) +=
-            2 * products * static_cast<double>(parameter.numel());
-      }
-    }
-  }
+  each_other_work(spec, flops.encoder_forward_only, flops.decoder_forward_only, [&](const OtherWork& work) {
+    (work.of_source ? flops.source_extra : flops.target_extra) += operations(work);
+  });
   return flops;
 }
 
@@ -151,8 +170,9 @@ ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batc
                        bytes * forward / gpu.memory_bytes_per_s + gap_per_unit_s * (encoder + decoder + 2) / 3};
 }
 
-std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
+std::vector<VisitTime> visit_times(const spec::ModelSpec& spec, const MicroBatch& batch, Recompute recompute,
                                    std::int64_t element_bytes, const Gpu& gpu) {
+  const spec::Architecture& shape = spec.architecture;
   const auto time = [&](std::int64_t more_encoder, std::int64_t more_decoder) {
     spec::Architecture other = shape;
     other.encoder_layers += more_encoder;
@@ -183,6 +203,20 @@ std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroB
   visits.push_back(embedding);
   visits.insert(visits.end(), static_cast<std::size_t>(shape.decoder_layers), decoder);
   visits.push_back(head);
+  std::int64_t none = 0;  // the step plan has no backward pass of them
+  each_other_work(spec, none, none, [&](const OtherWork& work) {
+    const double seconds =
+        operations(work) * (work.of_source ? batch.source_positions : batch.target_positions) / gpu.gemm_flops;
+    VisitTime& visit = visits[work.visit];
+    if (work.visit + 1 == visits.size()) {
+      visit.forward_s += seconds;
+    } else if (work.products > 0) {
+      visit.forward_s += seconds / 3;
+      visit.backward_s += seconds * (recompute == Recompute::block ? 1 : 2.0 / 3);
+    } else {
+      visit.backward_s = work.products < -1 ? 0 : visit.backward_s + seconds;
+    }
+  });
   return visits;
 }
 
@@ -233,10 +267,10 @@ double elastic_time(const CostInputs& in, double elements) {
 
 OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> spaces) {
   std::vector<double> elements;
-  double all = 0;
-  for (const partition::FlatSpace& space : spaces) {
-    elements.push_back(static_cast<double>(space.padded_size()));
-    all += elements.back();
+  double all = 0;  // that are updated
+  for (std::size_t u = 0; u < spaces.size(); ++u) {
+    elements.push_back(static_cast<double>(spaces[u].padded_size()));
+    if (!in.frozen.contains(u)) all += elements.back();
   }
   return [in, elements, all](const Op& op) {
     const double size = op.unit < 0 ? 0 : elements[static_cast<std::size_t>(op.unit)];

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -50,11 +51,12 @@ struct ComputeTime {
 [[nodiscard]] ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
                                        std::int64_t element_bytes, const Gpu& gpu);
 /// The same, divided among the visits of a model, in forward order. Blocks of one kind take the same time. The head
-/// computes its gradients together with the loss: all of its time is forward.
+/// computes its gradients together with the loss: all of its time is forward. Frozen matrices have no gradients;
+/// adapters add their products.
 struct VisitTime {
   double forward_s = 0, backward_s = 0;
 };
-[[nodiscard]] std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch,
+[[nodiscard]] std::vector<VisitTime> visit_times(const spec::ModelSpec& spec, const MicroBatch& batch,
                                                  Recompute recompute, std::int64_t element_bytes, const Gpu& gpu);
 /// What a rank updates: elements, and bytes of what is kept for them besides the weights.
 struct UpdateShare {
@@ -81,7 +83,8 @@ struct Links {
 
 struct CostInputs {
   std::vector<VisitTime> visits{};   // by visit
-  UpdateTime update{};               // of all units
+  UpdateTime update{};               // of all units that are not frozen
+  std::set<std::size_t> frozen{};    // units
   std::vector<double> matrices_s{};  // by unit: of matrices that the optimizer takes whole, at their owners
   int nodes = 1, ranks_per_node = 1;
   Links links{};

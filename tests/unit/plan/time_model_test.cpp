@@ -124,6 +124,39 @@ TEST(VisitTimes, ShareOutWhatTheModelTakes) {
   EXPECT_GT(visits[4].forward_s, visits[1].forward_s * 700 / 900) << "a decoder's block looks at the source too";
 }
 
+TEST(VisitTimes, FrozenMatricesHaveNoGradientsAndAdaptersTheirProducts) {
+  const plan::Gpu& gpu = *plan::gpu_by_name("h100");
+  const plan::MicroBatch pairs{
+      .source_positions = 900, .target_positions = 700, .source_width = 30, .target_width = 35};
+  const auto visits_of = [&](const spec::ModelSpec& spec, Recompute level = Recompute::none) {
+    return plan::visit_times(spec, pairs, level, 2, gpu);
+  };
+  const auto gemm_s = [&](double operations) { return operations / gpu.gemm_flops; };
+  const spec::Architecture shape = translation();
+  const double square = 256.0 * 256, near = 1e-15;
+  const auto all = visits_of(shape);
+  // The source, 2 encoder blocks of 6 squares, the target, 3 decoder blocks of 10, of which 2 read the source, the
+  // head.
+  const auto frozen = visits_of(spec::with_frozen(shape, std::vector<std::string>{"encoder/layer_1/*", "decoder/*"}));
+  EXPECT_EQ(std::tuple(frozen[1].forward_s, frozen[1].backward_s), std::tuple(all[1].forward_s, all[1].backward_s));
+  EXPECT_EQ(frozen[2].forward_s, all[2].forward_s);
+  EXPECT_NEAR(frozen[2].backward_s, all[2].backward_s - gemm_s(2 * 6 * square * 900), near);
+  EXPECT_NEAR(frozen[4].backward_s, all[4].backward_s - gemm_s(2 * 2 * square * 900 + 2 * 8 * square * 700), near);
+  const double table = 256.0 * static_cast<double>(shape.vocabulary.rows);
+  EXPECT_NEAR(frozen[7].forward_s, all[7].forward_s - gemm_s(2 * table * 700), near);
+  spec::Architecture two_tables = shape;
+  two_tables.tie_embeddings = two_tables.tie_inputs = false;
+  EXPECT_EQ(visits_of(spec::with_frozen(two_tables, std::vector<std::string>{"encoder/*"}))[1].backward_s, 0);
+
+  const spec::ModelSpec adapted = spec::with_adapters(shape, {.rank = 4, .targets = {"ffn/*"}});
+  const auto adapters = visits_of(adapted), block = visits_of(adapted, Recompute::block),
+             all_block = visits_of(shape, Recompute::block);
+  const double of_one = gemm_s(2 * 2 * 4 * 512.0 * 900);  // two pairs of A and B
+  EXPECT_NEAR(adapters[1].forward_s, all[1].forward_s + of_one, near);
+  EXPECT_NEAR(adapters[1].backward_s, all[1].backward_s - gemm_s(2 * 6 * square * 900) + 2 * of_one, near);
+  EXPECT_NEAR(block[1].backward_s, all_block[1].backward_s - gemm_s(2 * 6 * square * 900) + 3 * of_one, near);
+}
+
 /// 2 nodes of 4, 100 bytes a second out of a node, 1000 inside; no latency.
 plan::CostInputs inputs() {
   plan::CostInputs in{.visits = {{1, 2}, {3, 4}}, .update = {.norm_s = 4, .update_s = 30}, .matrices_s = {0, 7}};
@@ -149,6 +182,8 @@ TEST(OpCost, GivesEachOperationItsShare) {
   EXPECT_EQ(cost({.kind = OpKind::backward, .visit = 0, .unit = 0}), 2);
   EXPECT_EQ(cost({.kind = OpKind::norm}), 4);
   EXPECT_EQ(cost({.kind = OpKind::update, .unit = 1}), 30 * 3 / 4.0);
+  in.frozen = {0};
+  EXPECT_EQ(plan::op_cost(in, two_units())({.kind = OpKind::update, .unit = 1}), 30);
   const auto moved = [&](OpKind kind, Levels levels) { return cost({.kind = kind, .unit = 0, .levels = levels}); };
   EXPECT_EQ(moved(OpKind::gather, Levels::both), 4096 * 2 / 2 / 100.0);
   EXPECT_EQ(cost({.kind = OpKind::to_shards, .unit = 1}), 7 + cost({.kind = OpKind::reduce, .unit = 1}))
