@@ -106,6 +106,7 @@ void Metrics::write_to_all(std::int64_t step, Write&& write) {
 
 void Metrics::add(const StepMetrics& step) {
   ++timed_steps_;
+  skipped_steps_ += step.skipped ? 1 : 0;
   sums_.add(step);
   timed_.src_tokens += step.src_tokens;
   timed_.tgt_tokens += step.tgt_tokens;
@@ -124,6 +125,11 @@ void Metrics::add(const StepMetrics& step) {
   }
   const StepRecord done = record();
   log_->info("{}", line_of(done));
+  if (skipped_steps_ > 0)
+    log_->info(
+        "{} of the steps since the last line were skipped, {} in all: their gradient norms were not finite, or above "
+        "the limits of optimizer.skip",
+        skipped_steps_, step.n_skipped);
   const bool can_tell = done.steps >= least_steps_to_warn;
   if (clips_(can_tell && done.clip_frac > clip_frac_to_warn))
     log_->warn("{:.0f} % of the last {} steps were clipped; consider a lower schedule.lr (this warning appears once)",
@@ -137,7 +143,7 @@ void Metrics::add(const StepMetrics& step) {
   first_fraction_ = step.fraction_done;
   sums_ = {};
   timed_ = {};
-  timed_steps_ = 0;
+  timed_steps_ = skipped_steps_ = 0;
 }
 
 StepRecord Metrics::record() const {

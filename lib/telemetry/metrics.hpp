@@ -88,7 +88,7 @@ class Metrics {
   double first_fraction_;
   WindowSums sums_;
   StepMetrics timed_;  // sums over the steps that this process has taken
-  std::int64_t timed_steps_ = 0;
+  std::int64_t timed_steps_ = 0, skipped_steps_ = 0;
 };
 
 }  // namespace argosy::telemetry

@@ -168,7 +168,11 @@ TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
   StepMetrics bad = step_of(2);
   bad.skipped = true;
   bad.loss = bad.nll = NAN;
-  run(setup({.count = 2}), {step_of(1), bad});
+  bad.n_skipped = 4;
+  EXPECT_THAT(run(setup({.count = 2}), {step_of(1), bad}),
+              HasSubstr(" 1 of the steps since the last line were skipped, 4 in all"));
+  const std::string four = run(setup({.count = 2}), {step_of(1), bad, step_of(3), step_of(4)});
+  EXPECT_EQ(four.find("were skipped"), four.rfind("were skipped")) << "not again";
   EXPECT_EQ(lines()[0].at("loss").to_number<double>(), 3.0);
   run(setup({.count = 2}), {bad});
   EXPECT_TRUE(lines()[0].at("loss").is_null());
