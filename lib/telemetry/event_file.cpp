@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "core/owner.hpp"
 #include "telemetry/sinks.hpp"
@@ -51,6 +53,19 @@ std::string text_table(std::string_view tag, std::span<const Sample> samples) {
 
 constexpr unsigned file_version = 3, summary = 5, session_log = 7;
 
+constexpr std::string_view event_prefix = "events.out.tfevents.";
+
+/// For the name of the next file. TensorBoard reads files in the order of their names, so that a clock that was set
+/// back must not put it before those of earlier starts.
+double name_s(const SinkSetup& setup) {
+  constexpr double least = 1e-6;
+  double next_s = setup.clock.wall_s();
+  for (const std::string& name : setup.files.list(setup.path))
+    if (name.starts_with(event_prefix))
+      next_s = std::max(next_s, std::strtod(name.c_str() + event_prefix.size(), nullptr) + least);
+  return next_s;
+}
+
 }  // namespace
 
 std::uint32_t crc32c(Bytes bytes) noexcept { return wire::crc<0x82f63b78>(bytes); }
@@ -58,7 +73,7 @@ std::uint32_t crc32c(Bytes bytes) noexcept { return wire::crc<0x82f63b78>(bytes)
 EventFile::EventFile(const SinkSetup& setup) : clock_(&setup.clock) {
   setup.files.make_folders(setup.path);
   const double wall_s = clock_->wall_s();
-  const Path path = setup.path / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid());
+  const Path path = setup.path / fmt::format("{}{:.6f}.{}.{}", event_prefix, name_s(setup), host_name(), getpid());
   file_ = setup.files.own().append(path);
   try {
     append_record(event(wall_s, 0, file_version, "brain.Event:2"));

@@ -56,14 +56,16 @@ class WandbFolder final : public Sink {
   /// A record is a message with one field.
   void append(unsigned field, std::string_view content);
   void add_history(std::int64_t step, boost::json::object figures);
+  /// Since the run's first start. Grows even if the clock is set back.
+  [[nodiscard]] double runtime_s() const;
 
   const Clock* clock_;
   const Log* log_;
   File file_;
-  std::uint64_t size_ = 0;   // of the file
-  std::int64_t number_ = 0;  // of the last record
-  double start_s_ = 0;       // of the run's first start
-  int exceptions_ = 0;       // in flight when it was opened
+  std::uint64_t size_ = 0;              // of the file
+  std::int64_t number_ = 0;             // of the last record
+  double before_s_ = 0, opened_s_ = 0;  // the runtime when it was opened, and the monotonic clock
+  int exceptions_ = 0;                  // in flight when it was opened
 };
 
 /// CRC-32C (Castagnoli) of `bytes`, as iSCSI and TFRecord use it.

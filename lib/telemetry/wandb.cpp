@@ -187,15 +187,15 @@ WandbFolder::WandbFolder(const SinkSetup& setup)
   file_.truncate(whole.size);
   size_ = whole.size;
   number_ = whole.records;
-  start_s_ = whole.start_s;
+  opened_s_ = clock_->monotonic_s();
   if (size_ > 0) {
+    before_s_ = std::max(0.0, clock_->wall_s() - whole.start_s);
     append(field_config, items(setup.configuration));  // which may have changed
     return;
   }
-  start_s_ = std::floor(clock_->wall_s());
   file_.append(as_bytes(file_header));
   size_ = file_header.size();
-  append(field_run, run_record(setup, id, start_s_));
+  append(field_run, run_record(setup, id, std::floor(clock_->wall_s())));
   setup.log.info("Weights & Biases: run {}; upload it with: wandb sync {}", id, folder.string());
 }
 
@@ -203,12 +203,14 @@ WandbFolder::~WandbFolder() {
   if (std::uncaught_exceptions() > exceptions_) return;
   try {
     std::string content;
-    wire::put_number(content, 2, static_cast<std::int64_t>(clock_->wall_s() - start_s_));  // code 0 is left out
+    wire::put_number(content, 2, static_cast<std::int64_t>(runtime_s()));  // code 0 is left out
     append(field_exit, content);
   } catch (const Error& error) {
     log_->warn("{} has no end: {}", file_.path().string(), error.what());
   }
 }
+
+double WandbFolder::runtime_s() const { return before_s_ + clock_->monotonic_s() - opened_s_; }
 
 void WandbFolder::append(unsigned field, std::string_view content) {
   std::string record;
@@ -224,7 +226,7 @@ void WandbFolder::add_history(std::int64_t step, boost::json::object figures) {
   const std::string update = items(figures);
   figures["_step"] = step;
   figures["_timestamp"] = clock_->wall_s();
-  figures["_runtime"] = clock_->wall_s() - start_s_;
+  figures["_runtime"] = runtime_s();
   std::string history = items(figures), number;
   wire::put_number(number, 1, step);
   wire::put_bytes(history, history_step, number);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "support/fixed_clock.hpp"
@@ -99,6 +100,20 @@ TEST_F(EventFileTest, HoldsSamplesAsATableOfText) {
                                std::string("\x42\x06source\x42\x09reference\x42\x0btranslation\x42\x01") + "a\x42\x01" +
                                "b\x42\x01" + "c" + std::string("\x4a\x08\x0a\x06\x0a\x04text")))
       << all[2];
+}
+
+TEST_F(EventFileTest, AFileAfterTheClockWasSetBackComesLast) {
+  clock.now_s = 2e9;
+  std::vector<std::string> before;
+  for (const double set_by_s : {0.0, 0.0, -1e6, 100.0, -1e6}) {
+    clock.set_by_s = set_by_s;
+    const EventFile file(setup(41));
+    std::vector<std::string> names = files.list(folder.path());
+    std::ranges::sort(names);
+    ASSERT_EQ(names.size(), before.size() + 1);
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), names.begin())) << names.back();
+    before = names;
+  }
 }
 
 TEST_F(EventFileTest, AResumedRunSaysFromWhere) {

@@ -139,6 +139,27 @@ TEST_F(WandbTest, AStartContinuesTheFileWhereTheRunGoesOn) {
   EXPECT_THAT(kinds(), ElementsAre("run", "exit"));
 }
 
+TEST_F(WandbTest, AClockThatIsSetBackTakesNoTimeFromTheRun) {
+  clock.now_s = 1e6;
+  {
+    WandbFolder sink(setup(0));
+    clock.now_s += 5;
+    clock.set_by_s = -3000;
+    sink.step(at(10, 2));
+  }
+  EXPECT_NE(records().at(1).find("_runtime\x82\x01\x01"
+                                 "5"),
+            std::string::npos);
+  {
+    WandbFolder sink(setup(10));
+    clock.now_s += 7;
+    sink.step(at(20, 2));
+  }
+  EXPECT_NE(records().at(4).find("_runtime\x82\x01\x01"
+                                 "7"),
+            std::string::npos);
+}
+
 TEST_F(WandbTest, RecordsCrossBlocksInChunks) {
   WandbFolder sink(setup(0));
   const std::size_t steps = 300;  // of about 900 bytes each
