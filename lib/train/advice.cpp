@@ -4,6 +4,17 @@
 
 namespace argosy::train {
 
+ValidationAdvice::ValidationAdvice(const Left& left)
+    : learns_by_heart_(for_long, left[0]),
+      worse_(for_long, left[1]),
+      alike_(twice, left[2]),
+      one_piece_(twice, left[3]),
+      repeats_(twice, left[4]) {}
+
+ValidationAdvice::Left ValidationAdvice::left() const {
+  return {learns_by_heart_.left(), worse_.left(), alike_.left(), one_piece_.left(), repeats_.left()};
+}
+
 std::vector<std::string> ValidationAdvice::on_losses(const ValidationFacts& facts) {
   constexpr double far_below = 0.75, many_passes = 2;
   std::vector<std::string> said;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -7,8 +8,7 @@
 #include "data/batch.hpp"
 #include "decode/repetition.hpp"
 
-/// Advice that follows from what a run has seen. Each sentence is given once by a process. Values only, no messages of
-/// its own.
+/// Advice that follows from what a run has seen. Values only, no messages of its own.
 namespace argosy::train {
 
 /// One validation, and what the run did before it.
@@ -22,9 +22,15 @@ struct ValidationFacts {
   bool ends_early = false;  // the run has validation.early_stop
 };
 
-/// What follows from validations of the first set. Each sentence needs that what it says has held for several in a row.
+/// What follows from validations of the first set. Each sentence is given once by a run, and only when what it says has
+/// held for several in a row. Checkpoints store the counts: starts may be shorter than the time that advice takes.
 class ValidationAdvice {
  public:
+  /// By sentence: for how many validations in a row it still has to hold; 0: it was given.
+  using Left = std::array<std::int64_t, 5>;
+
+  explicit ValidationAdvice(const Left& left = {for_long, for_long, twice, twice, twice});
+  [[nodiscard]] Left left() const;
   /// Sentences about losses: training loss far below that of the set for long, while a corpus is read again and again;
   /// the set's loss worse than its best for long.
   [[nodiscard]] std::vector<std::string> on_losses(const ValidationFacts& facts);
@@ -37,21 +43,23 @@ class ValidationAdvice {
   /// Says once that something has held `times` times in a row.
   class Once {
    public:
-    explicit Once(std::int64_t times) : left_(times), times_(times) {}
+    Once(std::int64_t times, std::int64_t left) : left_(left), times_(times) {}
     bool operator()(bool holds) {
       if (left_ == 0) return false;
       left_ = holds ? left_ - 1 : times_;
       return left_ == 0;
     }
+    [[nodiscard]] std::int64_t left() const { return left_; }
 
    private:
     std::int64_t left_, times_;
   };
   static constexpr std::int64_t for_long = 5, twice = 2;  // the first translations of any run are poor
-  Once learns_by_heart_{for_long}, worse_{for_long}, alike_{twice}, one_piece_{twice}, repeats_{twice};
+  Once learns_by_heart_, worse_, alike_, one_piece_, repeats_;
 };
 
-/// What becomes of examples that transforms would make longer than planned (data::Pipeline::finish). Of this rank's.
+/// What becomes of examples that transforms would make longer than planned (data::Pipeline::finish). Of this rank's, in
+/// this start.
 class NoiseAdvice {
  public:
   /// The sentence, when more than 1 % of at least 1,000 examples were trained without noise; else empty.

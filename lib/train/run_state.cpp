@@ -8,6 +8,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
+#include "train/advice.hpp"
 #include "train/early_stop.hpp"
 
 namespace argosy::train {
@@ -77,7 +78,7 @@ void add_differences(const json::object& saved, const json::object& wanted, cons
   }
 }
 
-/// The stored state of a ValidationHistory, checked against what ValidationHistory::state() writes.
+/// What Validator::state() has stored, checked against what it writes.
 json::object validations_of(const Fields& best) {
   const auto check_best = [](const Fields& stored) {
     static_cast<void>(stored.number("value"));
@@ -98,6 +99,15 @@ json::object validations_of(const Fields& best) {
   json::object validations;
   for (const char* key : ValidationHistory::state_keys)
     if (best.has(key)) validations[key] = best.at(key);
+  if (best.has("advice")) {
+    const Fields advice = best.object("advice");
+    static_cast<void>(advice.number("nll"));
+    static_cast<void>(advice.amount("tgt_tokens"));
+    const json::array& left = advice.list("left");
+    for (const json::value& each : left) static_cast<void>(advice.count_of(each, "left", Fields::most));
+    if (left.size() != ValidationAdvice::Left{}.size()) advice.fail("left", "a number for each advice", "others");
+    validations["advice"] = best.at("advice");
+  }
   return validations;
 }
 

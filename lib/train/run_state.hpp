@@ -31,7 +31,7 @@ struct RunState {
     int count = 0, ranks = 0;
   } threads;
   std::string instructions;         // kernels::cpu_instructions(), which they depend on as well; empty: not recorded
-  boost::json::object validations;  // the state of ValidationHistory
+  boost::json::object validations;  // the state of Validator
   telemetry::WindowSums window;     // of steps after the last log line
   boost::json::array history;       // changes of the configuration since the run began
 

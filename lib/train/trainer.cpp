@@ -365,7 +365,7 @@ class Trainer {
 
   /// The sections of a checkpoint of this step.
   [[nodiscard]] checkpoint::Sections sections() {
-    state_.validations = validator_->history().state(state_.step);
+    state_.validations = validator_->state(state_.step);
     return sections_of(config_, run_.facts, state_);
   }
 

@@ -1,6 +1,8 @@
 #include "train/validator.hpp"
 
 #include <algorithm>
+#include <boost/json/value_from.hpp>
+#include <boost/json/value_to.hpp>
 #include <map>
 #include <utility>
 
@@ -20,9 +22,21 @@ Validator::Validator(RunParts& run, const json::object& stored)
     : run_(run),
       translated_(plan::translated_lines_of(run.config.validation)),
       history_(run.config.validation, stored) {
+  if (const json::value* const advice = stored.if_contains("advice")) {
+    advice_ = ValidationAdvice(json::value_to<ValidationAdvice::Left>(advice->at("left")));
+    trained_nll_ = advice->at("nll").to_number<double>();
+    trained_tokens_ = advice->at("tgt_tokens").to_number<double>();
+  }
   if (run.config.validation.command && run.context.is_root())
     command_.emplace(*run.config.validation.command, run.context.files, run.store->run_dir(), run.context.log,
                      run.context.clock);
+}
+
+json::object Validator::state(std::int64_t step) const {
+  json::object state = history_.state(step);
+  state["advice"] = {
+      {"left", json::value_from(advice_.left())}, {"nll", trained_nll_}, {"tgt_tokens", trained_tokens_}};
+  return state;
 }
 
 void Validator::trained(double nll_sum, std::int64_t tgt_tokens) {

@@ -21,7 +21,9 @@ class Validator {
   /// Borrows the run. stored: RunState::validations.
   Validator(RunParts& run, const boost::json::object& stored);
 
-  /// What a checkpoint stores, and whether the run ends.
+  /// What the checkpoint of `step` stores (RunState::validations).
+  [[nodiscard]] boost::json::object state(std::int64_t step) const;
+  /// Whether the run ends, and what is kept.
   [[nodiscard]] ValidationHistory& history() noexcept { return history_; }
   [[nodiscard]] const ValidationHistory& history() const noexcept { return history_; }
 

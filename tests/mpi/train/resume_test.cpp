@@ -273,6 +273,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
     s.counters["mean_norm"] = 123.5;
     s.best["loss"] = 0.001;
     s.best["step"] = 2;
+    s.best["advice"] = {{"left", {4, 0, 0, 1, 0}}, {"nll", 3.0}, {"tgt_tokens", 2.0}};
     s.metrics["before"] = {{"loss", 3.25}};
     s.history.push_back(boost::json::object{{"step", 1}, {"change", "one that was"}});
   };
@@ -307,6 +308,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
       {"best step", without(&Sections::best, "step")},
       {"validation that is due", [](Sections& s, Units) { s.best["validation_is_due"] = false; }},
       {"metrics", [](Sections& s, Units) { s.metrics.clear(); }},
+      {"advice", [](Sections& s, Units) { s.best.erase("advice"); }},
       {"history", [](Sections& s, Units) { s.history.clear(); }},
       {"master weights", [](Sections&, Units units) { set_zero(units.front().tensor("master")); }},
       {"first moments", [](Sections&, Units units) { set_zero(units.back().tensor("exp_avg")); }},

@@ -68,6 +68,19 @@ TEST(ValidationAdvice, NamesALossThatStaysWorseThanItsBest) {
   }
 }
 
+TEST(ValidationAdvice, CountsOnOverStartsAndGivesASentenceOnceInAll) {
+  int told = 0;
+  ValidationAdvice::Left left = ValidationAdvice().left();
+  for (int start = 1; start <= 12; ++start) {
+    ValidationAdvice advice(left);
+    for (const std::string& sentence : advice.on_losses(overfitted())) told += test::says(sentence, worse) ? start : 0;
+    static_cast<void>(advice.on_translations("dev", {.distinct = 0.1}, {.distinct = 1}));
+    left = advice.left();
+  }
+  EXPECT_EQ(told, 5) << "at the fifth start of one validation each";
+  EXPECT_EQ(left, (ValidationAdvice::Left{0, 0, 0, 2, 2}));
+}
+
 std::vector<std::string> at_the_second(const decode::Repetition& translations, const decode::Repetition& references) {
   ValidationAdvice advice;
   EXPECT_TRUE(advice.on_translations("dev", translations, references).empty());

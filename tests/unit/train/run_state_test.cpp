@@ -24,7 +24,8 @@ class StoredState : public testing::Test {
     state.metrics = {{"valid", {{"loss", 2.5}}}};
     state.validations = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
                          {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
-                         {"keep", {10}}};
+                         {"keep", {10}},
+                         {"advice", {{"left", {5, 3, 0, 2, 1}}, {"nll", 8.5}, {"tgt_tokens", 4.0}}}};
     test::write_checkpoint(Files::system(), directory, test::tiny_units(), partition::Layout{{1}}, 1);
     const checkpoint::Sections s = sections();
     test::edit_manifest(directory, [&](boost::json::object& document) {
