@@ -91,7 +91,7 @@ ExportReport write_peft(comm::Context& context, const model::StoredModel& model,
                                                           {"lora_alpha", alpha},
                                                           {"use_rslora", lora.rslora},
                                                           {"target_modules", targets_of(list)},
-                                                          {"lora_dropout", 0.0},
+                                                          {"lora_dropout", lora.dropout},
                                                           {"bias", "none"},
                                                           {"fan_in_fan_out", false},
                                                           {"inference_mode", true}}) +

@@ -29,6 +29,8 @@ using spec::Recompute;
 
 namespace {
 
+constexpr std::int64_t adapter_sites = 1 << 30;  // above those of branches and embeddings
+
 at::Tensor flat(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 /// [rows, T, H, D] → [rows·T, H·D]
@@ -54,9 +56,9 @@ Branch::Gradients Branch::leave_backward(const at::Tensor& dy, const Saved& save
 
 at::Tensor Branch::enter_backward(const Linear& first, const at::Tensor& du, const at::Tensor& residual,
                                   const Saved& saved) const {
-  if (pre) return norm.backward(first.backward_input(du), saved.norm, residual);
+  if (pre) return norm.backward(first.backward_input(du, saved.adapters), saved.norm, residual);
   // Where there is no dropout the residual is the branch's own gradient too, but by now that has been read.
-  return first.backward_input(du, residual);
+  return first.backward_input(du, saved.adapters, residual);
 }
 
 struct Block::AttentionSaved {
@@ -101,16 +103,16 @@ Block::Block(const spec::Architecture& shape, const VisitParameters& parameters,
       scale_(shape.attention_scale(encoder)),
       self_branch_{NormLayer(parameters, prefix + "/self_attention/layer_norm", shape),
                    shape.norm_position == NormPosition::pre},
-      self_in_(parameters, prefix + "/self_attention/linear_0"),
-      self_out_(parameters, prefix + "/self_attention/linear_1"),
+      self_in_(parameters, prefix + "/self_attention/linear_0", 0),
+      self_out_(parameters, prefix + "/self_attention/linear_1", 1),
       ffn_branch_{NormLayer(parameters, prefix + "/ffn/layer_norm", shape), shape.norm_position == NormPosition::pre},
-      ffn_in_(parameters, prefix + "/ffn/linear_0"),
-      ffn_out_(parameters, prefix + "/ffn/linear_1") {
+      ffn_in_(parameters, prefix + "/ffn/linear_0", 2),
+      ffn_out_(parameters, prefix + "/ffn/linear_1", 3) {
   if (!encoder && shape.type == ModelType::encoder_decoder) {
     cross_ = CrossAttention{{NormLayer(parameters, prefix + "/attention/layer_norm", shape), self_branch_.pre},
-                            Linear(parameters, prefix + "/attention/linear_0"),
-                            Linear(parameters, prefix + "/attention/linear_1"),
-                            Linear(parameters, prefix + "/attention/linear_2")};
+                            Linear(parameters, prefix + "/attention/linear_0", 4),
+                            Linear(parameters, prefix + "/attention/linear_1", 5),
+                            Linear(parameters, prefix + "/attention/linear_2", 6)};
   }
 }
 
@@ -136,7 +138,7 @@ OptionalTensor Block::position_bias(std::int64_t queries, std::int64_t keys) con
 
 at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, const Inputs& inputs) const {
   saved.input = self_branch_.enter(x, saved.branch);
-  saved.packed = self_in_.forward(saved.input);
+  saved.packed = self_in_.forward(saved.input, saved.branch.adapters);
   if (!encoder_) saved.positions = optional(inputs.positions);
   rotate(saved.packed, saved.rows, saved.positions, 0, false);
   saved.mask = encoder_ ? AttentionMask{.key_lengths = inputs.source_lengths, .segments = {}}
@@ -151,14 +153,15 @@ at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, con
       kernels::attention(heads_of(saved.packed, saved.rows, 0, heads), heads_of(saved.packed, saved.rows, heads, kv),
                          heads_of(saved.packed, saved.rows, heads + kv, kv), saved.mask, scale_);
   saved.mask.bias.reset();
-  return self_branch_.leave(x, self_out_.forward(joined(saved.out), false), self_out_, saved.branch);
+  return self_branch_.leave(x, self_out_.forward(joined(saved.out), saved.branch.adapters, false), self_out_,
+                            saved.branch);
 }
 
 at::Tensor Block::self_attention_backward(const at::Tensor& dy, AttentionSaved& saved) const {
   const auto [dbranch, residual] = self_branch_.leave_backward(dy, saved.branch);
   const std::int64_t heads = shape_.heads, kv = shape_.kv_heads, rows = saved.rows;
-  self_out_.backward_parameters(dbranch, joined(saved.out));
-  const at::Tensor dout = self_out_.backward_input(dbranch).view(saved.out.sizes());
+  self_out_.backward_parameters(dbranch, joined(saved.out), saved.branch.adapters);
+  const at::Tensor dout = self_out_.backward_input(dbranch, saved.branch.adapters).view(saved.out.sizes());
   const at::Tensor dpacked = at::empty_like(saved.packed);
   const std::int64_t length = positions_of(saved);
   saved.mask.bias = position_bias(length, length);
@@ -171,7 +174,7 @@ at::Tensor Block::self_attention_backward(const at::Tensor& dy, AttentionSaved& 
                               heads_of(dpacked, rows, heads + kv, kv), dbias);
   if (dbias) kernels::relative_bias_backward(*dbias, length, encoder_, slot.gradient, slot.accumulate);
   rotate(dpacked, rows, saved.positions, 0, true);
-  self_in_.backward_parameters(dpacked, saved.input);
+  self_in_.backward_parameters(dpacked, saved.input, saved.branch.adapters);
   return self_branch_.enter_backward(self_in_, dpacked, residual, saved.branch);
 }
 
@@ -179,29 +182,30 @@ at::Tensor Block::cross_attention(const at::Tensor& x, const at::Tensor& memory,
                                   const Inputs& inputs) const {
   saved.input = cross_->branch.enter(x, saved.branch);
   saved.memory = flat(memory);
-  saved.packed = cross_->query.forward(saved.input);
-  saved.key_values = cross_->key_value.forward(saved.memory);
+  saved.packed = cross_->query.forward(saved.input, saved.branch.adapters);
+  saved.key_values = cross_->key_value.forward(saved.memory, saved.branch.adapters);
   saved.mask = {.key_lengths = inputs.source_lengths, .segments = {}};
   const std::int64_t kv = shape_.kv_heads;
   std::tie(saved.out, saved.lse) = kernels::attention(
       heads_of(saved.packed, saved.rows, 0, shape_.heads), heads_of(saved.key_values, saved.rows, 0, kv),
       heads_of(saved.key_values, saved.rows, kv, kv), saved.mask, scale_);
-  return cross_->branch.leave(x, cross_->out.forward(joined(saved.out), false), cross_->out, saved.branch);
+  return cross_->branch.leave(x, cross_->out.forward(joined(saved.out), saved.branch.adapters, false), cross_->out,
+                              saved.branch);
 }
 
 at::Tensor Block::cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved, at::Tensor& dmemory) const {
   const auto [dbranch, residual] = cross_->branch.leave_backward(dy, saved.branch);
   const std::int64_t kv = shape_.kv_heads, rows = saved.rows;
-  cross_->out.backward_parameters(dbranch, joined(saved.out));
-  const at::Tensor dout = cross_->out.backward_input(dbranch).view(saved.out.sizes());
+  cross_->out.backward_parameters(dbranch, joined(saved.out), saved.branch.adapters);
+  const at::Tensor dout = cross_->out.backward_input(dbranch, saved.branch.adapters).view(saved.out.sizes());
   const at::Tensor dquery = at::empty_like(saved.packed), dkey_values = at::empty_like(saved.key_values);
   kernels::attention_backward(dout, heads_of(saved.packed, rows, 0, shape_.heads),
                               heads_of(saved.key_values, rows, 0, kv), heads_of(saved.key_values, rows, kv, kv),
                               saved.out, saved.lse, saved.mask, scale_, heads_of(dquery, rows, 0, shape_.heads),
                               heads_of(dkey_values, rows, 0, kv), heads_of(dkey_values, rows, kv, kv));
-  cross_->key_value.backward_parameters(dkey_values, saved.memory);
-  dmemory = cross_->key_value.backward_input(dkey_values);
-  cross_->query.backward_parameters(dquery, saved.input);
+  cross_->key_value.backward_parameters(dkey_values, saved.memory, saved.branch.adapters);
+  dmemory = cross_->key_value.backward_input(dkey_values, saved.branch.adapters);
+  cross_->query.backward_parameters(dquery, saved.input, saved.branch.adapters);
   return cross_->branch.enter_backward(cross_->query, dquery, residual, saved.branch);
 }
 
@@ -214,8 +218,8 @@ std::pair<at::Tensor, at::Tensor> Block::activate(at::Tensor u) const {
 
 at::Tensor Block::feed_forward(const at::Tensor& x, Tape& tape) const {
   tape.ffn_input = ffn_branch_.enter(x, tape.ffn);
-  std::tie(tape.activation_saved, tape.activated) = activate(ffn_in_.forward(tape.ffn_input, false));
-  return ffn_branch_.leave(x, ffn_out_.forward(tape.activated, false), ffn_out_, tape.ffn);
+  std::tie(tape.activation_saved, tape.activated) = activate(ffn_in_.forward(tape.ffn_input, tape.ffn.adapters, false));
+  return ffn_branch_.leave(x, ffn_out_.forward(tape.activated, tape.ffn.adapters, false), ffn_out_, tape.ffn);
 }
 
 void Block::forget(Tape& tape, Recompute recompute) const {
@@ -229,17 +233,18 @@ void Block::forget(Tape& tape, Recompute recompute) const {
 at::Tensor Block::feed_forward_backward(const at::Tensor& dy, Tape& tape) const {
   const auto [dbranch, residual] = ffn_branch_.leave_backward(dy, tape.ffn);
   if (!tape.activation_saved.defined()) {
-    std::tie(tape.activation_saved, tape.activated) = activate(ffn_in_.forward(tape.ffn_input, false));
+    std::tie(tape.activation_saved, tape.activated) =
+        activate(ffn_in_.forward(tape.ffn_input, tape.ffn.adapters, false));
   }
-  at::Tensor dactivated = ffn_out_.backward_input(dbranch);
+  at::Tensor dactivated = ffn_out_.backward_input(dbranch, tape.ffn.adapters);
   OptionalTensor again;
   if (!tape.activated.defined()) again = tape.activated = at::empty_like(dactivated);
   const GradientSlot dbias = ffn_in_.bias != nullptr ? claim_gradient(*ffn_in_.bias) : GradientSlot{};
   const at::Tensor du = kernels::activation_backward(dactivated, tape.activation_saved, shape_.activation,
                                                      optional(dbias.gradient), dbias.accumulate, again);
   dactivated.reset();
-  ffn_out_.backward_parameters(dbranch, tape.activated);
-  ffn_in_.backward_parameters(du, tape.ffn_input, false);
+  ffn_out_.backward_parameters(dbranch, tape.activated, tape.ffn.adapters);
+  ffn_in_.backward_parameters(du, tape.ffn_input, tape.ffn.adapters, false);
   return ffn_branch_.enter_backward(ffn_in_, du, residual, tape.ffn);
 }
 
@@ -250,6 +255,7 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& memory, const I
   for (Branch::Saved* saved : {&tape.self.branch, &tape.cross.branch, &tape.ffn}) {
     saved->dropout = dropout;
     saved->key = {pass.seed, pass.step, pass.micro_batch, 4 * site_ + place++};
+    saved->adapters = {pass.training, {pass.seed, pass.step, pass.micro_batch, adapter_sites + 8 * site_}};
   }
   tape.self.rows = tape.cross.rows = x.size(0);
   at::Tensor y;
@@ -298,16 +304,16 @@ at::Tensor Block::step(const at::Tensor& x, const at::Tensor& positions, const k
         .view({rows, heads * shape_.head_size});
   };
   Tape tape;
-  const at::Tensor packed = self_in_.forward(self_branch_.enter(x, tape.self.branch));
+  const at::Tensor packed = self_in_.forward(self_branch_.enter(x, tape.self.branch), {});
   rotate(packed, rows, positions, 0, false);
   const at::Tensor parts = split(packed);
   at::Tensor out =
       attend(parts.narrow(1, 0, heads), parts.narrow(1, heads, 2 * kv), self, shape_.window.value_or(0), bias);
-  at::Tensor y = self_branch_.leave(x, self_out_.forward(out, false), self_out_, tape.self.branch);
+  at::Tensor y = self_branch_.leave(x, self_out_.forward(out, {}, false), self_out_, tape.self.branch);
   if (cross_) {
-    const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch));
+    const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch), {});
     out = attend(split(query), std::nullopt, *source, 0, std::nullopt);
-    y = cross_->branch.leave(y, cross_->out.forward(out, false), cross_->out, tape.cross.branch);
+    y = cross_->branch.leave(y, cross_->out.forward(out, {}, false), cross_->out, tape.cross.branch);
   }
   return feed_forward(y, tape);
 }
@@ -324,14 +330,14 @@ std::pair<at::Tensor, at::Tensor> Block::read(const at::Tensor& x, const at::Ten
 
 at::Tensor Block::cross_keys_values(const at::Tensor& memory) const {
   const at::Tensor rows = flat(memory);
-  return cross_->key_value.forward(rows).view({rows.size(0), 2 * shape_.kv_heads, shape_.head_size});
+  return cross_->key_value.forward(rows, {}).view({rows.size(0), 2 * shape_.kv_heads, shape_.head_size});
 }
 
 at::Tensor Block::cross_weights(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs) const {
   Tape tape;
   const std::int64_t rows = tape.self.rows = x.size(0), kv = shape_.kv_heads;
   const at::Tensor y = self_attention(flat(x), tape.self, inputs);
-  const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch)).to(at::kFloat);
+  const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch), {}).to(at::kFloat);
   const at::Tensor keys = cross_keys_values(memory).narrow(1, 0, kv).to(at::kFloat);
   // By row and head of the keys: [rows, K, H/K, T, D] and [rows, K, 1, D, S].
   const at::Tensor queries =

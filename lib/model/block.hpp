@@ -26,6 +26,7 @@ struct Branch {
     NormLayer::Saved norm;
     kernels::DropoutKey key;
     double dropout = 0;
+    AdapterDropout adapters{};
   };
   [[nodiscard]] at::Tensor enter(const at::Tensor& x, Saved& saved) const;
   /// branch: the output of the linear layer `last`, without its bias.

@@ -13,11 +13,18 @@ GradientSlot claim_gradient(Parameter& parameter) {
   return slot;
 }
 
-Adapters::Adapters(const Parameter& matrix, Parameter& down, Parameter& up)
-    : down_(&down), up_(&up), parts_(spec::adapter_parts(matrix, down, up)) {}
+Adapters::Adapters(const Parameter& matrix, Parameter& down, Parameter& up, std::int64_t number)
+    : down_(&down), up_(&up), parts_(spec::adapter_parts(matrix, down, up)), number_(number) {}
 
-void Adapters::forward(const at::Tensor& x, const at::Tensor& y) const {
-  const at::Tensor inner = kernels::gemm(x, down_->weight.t()).mul_(up_->scale);
+at::Tensor Adapters::dropped(const at::Tensor& x, const AdapterDropout& dropout) const {
+  if (!dropout.training || down_->dropout == 0) return x;
+  kernels::DropoutKey key = dropout.key;
+  key.site += number_;
+  return kernels::dropout_add(std::nullopt, x.contiguous(), down_->dropout, key);
+}
+
+void Adapters::forward(const at::Tensor& x, const at::Tensor& y, const AdapterDropout& dropout) const {
+  const at::Tensor inner = kernels::gemm(dropped(x, dropout), down_->weight.t()).mul_(up_->scale);
   for (const spec::AdapterPart& part : parts_)
     kernels::gemm(inner.narrow(1, part.down, part.rank), up_->weight.narrow(0, part.up, part.rows).t(),
                   y.narrow(1, part.begin, part.rows), {.accumulate = true});
@@ -31,49 +38,55 @@ at::Tensor Adapters::inner_gradient(const at::Tensor& dy) const {
   return gradient.mul_(up_->scale);
 }
 
-void Adapters::backward_parameters(const at::Tensor& dy, const at::Tensor& x) const {
+void Adapters::backward_parameters(const at::Tensor& dy, const at::Tensor& x, const AdapterDropout& dropout) const {
+  const at::Tensor read = dropped(x, dropout);
   if (const auto [gradient, accumulate] = claim_gradient(*down_); gradient.defined())
-    kernels::gemm(inner_gradient(dy).t(), x, gradient, {.accumulate = accumulate});
+    kernels::gemm(inner_gradient(dy).t(), read, gradient, {.accumulate = accumulate});
   const auto [gradient, accumulate] = claim_gradient(*up_);
   if (!gradient.defined()) return;
-  const at::Tensor inner = kernels::gemm(x, down_->weight.t()).mul_(up_->scale);
+  const at::Tensor inner = kernels::gemm(read, down_->weight.t()).mul_(up_->scale);
   for (const spec::AdapterPart& part : parts_)
     kernels::gemm(dy.narrow(1, part.begin, part.rows).t(), inner.narrow(1, part.down, part.rank),
                   gradient.narrow(0, part.up, part.rows), {.accumulate = accumulate});
 }
 
-void Adapters::backward_input(const at::Tensor& dy, const at::Tensor& dx) const {
-  kernels::gemm(inner_gradient(dy), down_->weight, dx, {.accumulate = true});
+void Adapters::backward_input(const at::Tensor& dy, const at::Tensor& dx, const AdapterDropout& dropout) const {
+  if (dropout.training && down_->dropout > 0)
+    dx.add_(dropped(kernels::gemm(inner_gradient(dy), down_->weight), dropout));
+  else
+    kernels::gemm(inner_gradient(dy), down_->weight, dx, {.accumulate = true});
 }
 
-Linear::Linear(const VisitParameters& parameters, const std::string& name)
+Linear::Linear(const VisitParameters& parameters, const std::string& name, std::int64_t number)
     : weight(&parameters.at(name + "/weight")), bias(parameters.find(name + "/bias")) {
   const spec::AdapterNames names = *spec::adapter_names(weight->name);
-  if (Parameter* const down = parameters.find(names.down)) adapters.emplace(*weight, *down, parameters.at(names.up));
+  if (Parameter* const down = parameters.find(names.down))
+    adapters.emplace(*weight, *down, parameters.at(names.up), number);
 }
 
-at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
+at::Tensor Linear::forward(const at::Tensor& x, const AdapterDropout& dropout, bool with_bias) const {
   const kernels::OptionalTensor shift = bias != nullptr && with_bias ? optional(bias->weight) : std::nullopt;
   at::Tensor y = packed ? kernels::gemm(x, *packed, shift) : kernels::gemm(x, weight->weight.t(), shift);
-  if (adapters) adapters->forward(x, y);
+  if (adapters) adapters->forward(x, y, dropout);
   return y;
 }
 
-void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {
+void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, const AdapterDropout& dropout,
+                                 bool and_bias) const {
   if (auto [gradient, accumulate] = claim_gradient(*weight); gradient.defined()) {
     kernels::gemm(dy.t(), x, gradient, {.accumulate = accumulate});
   }
-  if (adapters) adapters->backward_parameters(dy, x);
+  if (adapters) adapters->backward_parameters(dy, x, dropout);
   if (bias == nullptr || !and_bias) return;
   if (const auto [gradient, accumulate] = claim_gradient(*bias); gradient.defined()) {
     kernels::column_sum(dy, gradient, accumulate);
   }
 }
 
-at::Tensor Linear::backward_input(const at::Tensor& dy, const at::Tensor& add) const {
+at::Tensor Linear::backward_input(const at::Tensor& dy, const AdapterDropout& dropout, const at::Tensor& add) const {
   at::Tensor dx = add.defined() ? add : kernels::gemm(dy, weight->weight);
   if (add.defined()) kernels::gemm(dy, weight->weight, dx, {.accumulate = true});
-  if (adapters) adapters->backward_input(dy, dx);
+  if (adapters) adapters->backward_input(dy, dx, dropout);
   return dx;
 }
 

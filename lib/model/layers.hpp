@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/elementwise.hpp"
 #include "kernels/gemm.hpp"
 #include "model/model.hpp"
 #include "spec/fine_tuning.hpp"
@@ -27,23 +28,32 @@ struct GradientSlot {
 };
 [[nodiscard]] GradientSlot claim_gradient(Parameter& parameter);
 
-/// What is added to the output of a linear layer whose matrix is frozen: scale·(x·Aᵀ)·Bᵀ, by parts of the matrix
-/// (spec/fine_tuning.hpp). A and B are bound as other parameters are.
+/// Whether a pass drops a part of what adapters read; all calls of a layer in a pass are given the same.
+struct AdapterDropout {
+  bool training = false;
+  kernels::DropoutKey key{};  // its site plus the number of the layer in its block is unique in a micro-batch
+};
+
+/// What is added to the output of a linear layer whose matrix is frozen: scale·(dropout(x)·Aᵀ)·Bᵀ, by parts of the
+/// matrix (spec/fine_tuning.hpp). A and B are bound as other parameters are.
 class Adapters {
  public:
-  /// down, up: A and B of the matrix.
-  Adapters(const Parameter& matrix, Parameter& down, Parameter& up);
-  void forward(const at::Tensor& x, const at::Tensor& y) const;
-  void backward_parameters(const at::Tensor& dy, const at::Tensor& x) const;
+  /// down, up: A and B of the matrix; number: of the layer in its block.
+  Adapters(const Parameter& matrix, Parameter& down, Parameter& up, std::int64_t number);
+  void forward(const at::Tensor& x, const at::Tensor& y, const AdapterDropout& dropout) const;
+  void backward_parameters(const at::Tensor& dy, const at::Tensor& x, const AdapterDropout& dropout) const;
   /// Adds to the gradient of x.
-  void backward_input(const at::Tensor& dy, const at::Tensor& dx) const;
+  void backward_input(const at::Tensor& dy, const at::Tensor& dx, const AdapterDropout& dropout) const;
 
  private:
+  /// Its own gradient.
+  [[nodiscard]] at::Tensor dropped(const at::Tensor& x, const AdapterDropout& dropout) const;
   /// scale·dy·B [n, rows of A].
   [[nodiscard]] at::Tensor inner_gradient(const at::Tensor& dy) const;
 
   Parameter *down_, *up_;
   std::vector<spec::AdapterPart> parts_;
+  std::int64_t number_;
 };
 
 struct Linear {
@@ -52,16 +62,19 @@ struct Linear {
   std::optional<Adapters> adapters{};
   std::optional<kernels::PackedMatrix> packed{};
 
-  Linear(const VisitParameters& parameters, const std::string& name);
+  /// number: of the layer in its block.
+  Linear(const VisitParameters& parameters, const std::string& name, std::int64_t number);
   /// x·Wᵀ + b; without `with_bias`, the caller's fused kernel adds the bias.
-  [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool with_bias = true) const;
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, const AdapterDropout& dropout, bool with_bias = true) const;
   /// Until unpack(), forward() reads a copy of the weight that is made now, in the order in which the device reads it.
   void pack(kernels::PackedType type) { packed = kernels::pack_matrix(weight->weight.t(), type); }
   void unpack() { packed.reset(); }
   /// Gradients of weight, adapters and, with `and_bias`, of the bias.
-  void backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias = true) const;
+  void backward_parameters(const at::Tensor& dy, const at::Tensor& x, const AdapterDropout& dropout,
+                           bool and_bias = true) const;
   /// dy·W (+ `add`, which is consumed).
-  [[nodiscard]] at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& add = {}) const;
+  [[nodiscard]] at::Tensor backward_input(const at::Tensor& dy, const AdapterDropout& dropout,
+                                          const at::Tensor& add = {}) const;
 };
 
 struct NormLayer {

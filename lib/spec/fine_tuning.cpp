@@ -74,6 +74,7 @@ std::vector<Parameter> adapters_of(const Parameter& matrix, const LoraConfig& co
   Parameter down{{names.down, {0, in}}, Role::adapter_down, {.uniform = 1 / std::sqrt(static_cast<double>(in))}},
       up{{names.up, {0, rank}}, Role::adapter_up};
   up.scale = adapter_scale(config);
+  down.dropout = config.dropout;
   const auto add = [&](std::int64_t rows) {
     down.shape.front() += rank;
     up.shape.front() += rows;
@@ -107,13 +108,14 @@ std::vector<Parameter> adapters_of(const Parameter& matrix, const LoraConfig& co
 }  // namespace
 
 std::span<const config::KeyText> key_texts(const LoraConfig&) {
-  static constexpr std::array<config::KeyText, 5> texts{{
+  static constexpr std::array<config::KeyText, 6> texts{{
       {"rank",
        "rows of A for each matrix; auto: the largest of 512, 256, 128, 64, 32, 16 that leaves 10 % of memory free"},
       {"alpha",
        "the adapters' product is multiplied by alpha/rank, with rslora by alpha/√rank; default: the rank, with "
        "rslora 16"},
       {"rslora", "true: the factor is alpha/√rank"},
+      {"dropout", "of the input of the adapters alone, in training"},
       {"targets",
        "layers that get adapters: all_linear (all linear layers of the blocks), or patterns such as \"query\", "
        "\"self_attention/*\" or \"decoder/*/ffn/linear_1\""},
@@ -128,6 +130,7 @@ void validate(const LoraConfig& config, config::Problems& problems) {
     problems.require(*config.rank >= 1 && *config.rank <= most_adapter_rank, "/rank",
                      fmt::format("1 to {}", most_adapter_rank), *config.rank);
   if (config.alpha) problems.require(*config.alpha > 0, "/alpha", "a number above 0", *config.alpha);
+  problems.require(config.dropout >= 0 && config.dropout < 1, "/dropout", "a number in [0, 1)", config.dropout);
   problems.require(!config.targets.items.empty(), "/targets", "at least one pattern", "none");
 }
 

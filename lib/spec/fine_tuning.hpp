@@ -11,8 +11,8 @@
 #include "spec/model_spec.hpp"
 
 /// Training a part of a model: parameters that are frozen, and adapters next to frozen matrices (LoRA,
-/// arXiv:2106.09685), y = W·x + scale·B·(A·x). Where a matrix stacks several, each has adapters of its own. A frozen
-/// parameter costs no gradients, state or reductions. Torch-free.
+/// arXiv:2106.09685), y = W·x + scale·B·(A·dropout(x)). Where a matrix stacks several, each has adapters of its own. A
+/// frozen parameter costs no gradients, state or reductions. Torch-free.
 namespace argosy::spec {
 
 /// The section `lora`.
@@ -20,11 +20,12 @@ struct LoraConfig {
   std::optional<std::int64_t> rank = 64;  // "auto": the largest that fits
   std::optional<double> alpha{};          // the rank; with rslora 16
   bool rslora = false;                    // arXiv:2312.03732
+  double dropout = 0;                     // of what A reads, in training
   config::StringOrList targets{"all_linear"};
   bool train_embeddings = false;
   bool operator==(const LoraConfig&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(LoraConfig, (), (rank, alpha, rslora, targets, train_embeddings))
+BOOST_DESCRIBE_STRUCT(LoraConfig, (), (rank, alpha, rslora, dropout, targets, train_embeddings))
 std::span<const config::KeyText> key_texts(const LoraConfig&);
 void validate(const LoraConfig&, config::Problems&);
 

@@ -54,6 +54,7 @@ struct Parameter : partition::ParamSpec {
   Initial initial{};
   std::vector<Part> parts{};  // empty: a single matrix or vector
   double scale = 1;           // adapter_up: what the adapters' product is multiplied by
+  double dropout = 0;         // adapter_down: of what it reads, in training
   /// Whether it has one row per id.
   [[nodiscard]] bool is_by_id() const noexcept;
   [[nodiscard]] bool is_adapter() const noexcept { return role == Role::adapter_down || role == Role::adapter_up; }

@@ -62,6 +62,9 @@ json::object with_all_keys(json::object model, const std::string& where) {
   if (const json::value* config = model.if_contains("config"))
     model["config"] = config::to_json(
         config::from_document<spec::ModelConfig>(config::Document::parse(json::serialize(*config), where)));
+  if (const json::value* lora = model.if_contains("lora"))
+    model["lora"] = config::to_json(
+        config::from_document<spec::LoraConfig>(config::Document::parse(json::serialize(*lora), where)));
   return model;
 }
 
@@ -265,7 +268,7 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
   const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
                          {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
                          {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
-                         {saved.model, wanted.model, "/lora", "lora", true},
+                         {saved_model, wanted.model, "/lora", "lora", true},
                          {saved.model, wanted.model, "/freeze", "freeze", true},
                          {saved.data, wanted.data, "/order", "data", false},
                          {saved.data, wanted.data, "/batch", "batch", false},

@@ -17,11 +17,12 @@ spec::ModelSpec partly_frozen() {
 
 class FrozenOnRanks : public OnRanks {
  protected:
-  const spec::ModelSpec spec_ = with_adapters(small_shape());
+  const spec::ModelSpec spec_ = with_adapters(small_shape(), {.rank = 3, .dropout = 0.3});
 };
 
 TEST(Frozen, TheGradientOfAnAdapterIsTheSlopeOfTheLoss) {
   expect_slopes(with_adapters(small_shape()), {0, 40, 256, 512, 700});
+  expect_slopes(with_adapters(small_shape(), {.rank = 3, .dropout = 0.3}), {0, 40, 256, 512, 700});
 }
 
 TEST(Frozen, TheGradientsOfTheRestAreThoseOfAllOfIt) {

@@ -38,11 +38,13 @@ PY
 }
 
 @test "adapters train, resume on another number of ranks, and merge where the model is read" {
-  lora once 2>log
+  lora once --set lora.dropout=0.1 2>log
+  lora undropped 2>other.log
+  [ "$(loss_of once)" != "$(loss_of undropped)" ]
   grep -q 'trained: .* parameters (.* %); adapters of rank 4, times 1' log
   grep -q '"lora":{"rank":4' once/export/000000020/MANIFEST.json
-  lora twice --set schedule.length=10 --set schedule.decay_end=20 --set checkpoint.export_interval=0 2>log
-  on 2 "$APPS/train" config.json --set run_dir=twice --set init_from="$BASE" --set lora.rank=4 --set schedule.length=20 2>log
+  lora twice --set lora.dropout=0.1 --set schedule.length=10 --set schedule.decay_end=20 --set checkpoint.export_interval=0 2>log
+  on 2 "$APPS/train" config.json --set run_dir=twice --set init_from="$BASE" --set lora.rank=4 --set lora.dropout=0.1 --set schedule.length=20 2>log
   grep -q 'resum' log
   [ "$(loss_of once | cut -c 1-11)" = "$(loss_of twice | cut -c 1-11)" ]
 

@@ -1,6 +1,7 @@
 #include "support/adapters.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
 #include <gtest/gtest.h>
 
@@ -65,6 +66,35 @@ TEST(Adapters, OfSomePartsLeaveTheOthersAsTheyAre) {
   EXPECT_NEAR(train_micro_batch(adapted, inputs), train_micro_batch(merged, inputs), 1e-5);
   const model::Parameter& up = adapted.parameter("decoder/layer_0/self_attention/linear_0/lora_B");
   EXPECT_EQ(up.shape.front(), adapted.model->architecture().kv_heads * adapted.model->architecture().head_size);
+}
+
+TEST(Adapters, DropPartsOfTheirInputInTrainingAlone) {
+  for (const spec::Architecture& shape : {tiny_translation(), tiny_language_model()}) {
+    BoundModel dropping(with_adapters(shape, {.rank = 3, .dropout = 0.4})), plain(with_adapters(shape));
+    const model::Inputs inputs = ragged_inputs(shape);
+    const auto loss = [&](BoundModel& bound, std::int64_t micro_batch, bool training, spec::Recompute recompute) {
+      model::Pass pass = training_pass(recompute);
+      pass.training = training;
+      pass.micro_batch = micro_batch;
+      bound.expect_fresh_gradients();
+      return run_micro_batch(*bound.model, inputs, pass);
+    };
+    const auto none = spec::Recompute::none;
+    EXPECT_EQ(loss(dropping, 0, false, none), loss(plain, 0, false, none));
+    const double first = loss(dropping, 0, true, none);
+    EXPECT_NE(first, loss(plain, 0, true, none));
+    EXPECT_NE(first, loss(dropping, 1, true, none));
+    EXPECT_EQ(first, loss(dropping, 0, true, none));
+    std::map<std::string, at::Tensor> gradients;
+    for (const model::Parameter* const each : parameters_of(*dropping.model))
+      gradients[each->name] = each->gradient.clone();
+    for (const spec::Recompute recompute : {spec::Recompute::activation, spec::Recompute::full}) {
+      EXPECT_EQ(first, loss(dropping, 0, true, recompute));
+      for (const auto& [name, gradient] : gradients) EXPECT_TRUE(at::equal(dropping.gradient(name), gradient)) << name;
+    }
+    BoundModel begun(spec::with_adapters(shape, {.rank = 3, .dropout = 0.4})), bare(shape);
+    EXPECT_EQ(loss(begun, 0, true, none), loss(bare, 0, true, none)) << "B is 0, and the matrix itself reads all";
+  }
 }
 
 TEST(Adapters, BeginWithNoEffect) {

@@ -74,6 +74,17 @@ TEST(Lora, ScalesByRankOrItsRoot) {
   EXPECT_EQ(adapter_scale({.rank = 16, .alpha = 8, .rslora = true}), 2);
 }
 
+TEST(Lora, DropsPartsOfWhatTheFirstMatrixReads) {
+  for (const Unit& unit : with_adapters(tuned_shape(), {.rank = 2, .dropout = 0.25}).units)
+    for (const Parameter& parameter : unit.parameters)
+      EXPECT_EQ(parameter.dropout, parameter.role == Role::adapter_down ? 0.25 : 0) << parameter.name;
+  for (const double dropout : {-0.1, 1.0}) {
+    config::Problems problems;
+    validate(LoraConfig{.dropout = dropout}, problems);
+    EXPECT_EQ(problems.all().size(), 1U);
+  }
+}
+
 TEST(Lora, TargetsArePatternsOfLayersAndTheirParts) {
   const auto adapted = [](std::vector<std::string> targets) {
     std::vector<std::string> names;
