@@ -83,6 +83,8 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
                                  : train::host_memory_bytes(context.files, target.layout.slots());
   };
   const std::int64_t pieces = vocabulary_of(config, context);
+  if (config.lora && !config.lora->train_embeddings)
+    config.lora->train_embeddings = plan::has_new_embeddings(context.files, config.init_from.value());
   if (config.lora && !config.lora->rank) {
     const plan::AdapterRankChoice chosen = plan::choose_adapter_rank(config, pieces, target, memory());
     if (!dry_run.json) context.log.plain(plan::line_of(chosen));

@@ -33,7 +33,7 @@ void require_adapters(const model::StoredModel& model, const ExportOptions& opti
   if (!model.lora)
     throw_claim(Fault::usage, fmt::format("--format peft: {} has no adapters", model.where), model.where,
                 "a checkpoint of a run with lora", "one without", "use another format");
-  if (model.lora->train_embeddings)
+  if (model.lora->train_embeddings.value_or(false))
     throw_claim(Fault::usage, "--format peft: embeddings were trained as well, and the format holds adapters alone",
                 "lora.train_embeddings", "false", "true", "export the merged model, in another format");
   if (options.quantization != Quantization::float32)

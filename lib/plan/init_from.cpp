@@ -71,4 +71,22 @@ boost::json::value InitFrom::schema() {
            boost::json::array{{{"type", "string"}}, source, {{"type", "array"}, {"items", source}, {"minItems", 1}}}}};
 }
 
+bool has_new_embeddings(const Files& files, const InitFrom& from) {
+  bool has_any = false;
+  for (const InitSource& source : from.sources) {
+    if (std::ranges::count(source.components, ModelPart::embeddings) == 0) continue;
+    has_any = true;
+    const Path map = Path(source.from) / "vocab_map.json";
+    if (!files.exists(map)) continue;
+    boost::system::error_code bad;
+    const boost::json::value value = boost::json::parse(files.read_text(map), bad);
+    const boost::json::value* const added = bad ? nullptr : value.find_pointer("/added", bad);
+    if (added == nullptr || !added->is_array())
+      throw_error(Fault::corrupt, map.string(), "a JSON object with a list `added`", "another text",
+                  "write the model again with export, or set lora.train_embeddings");
+    if (!added->get_array().empty()) return true;
+  }
+  return !has_any;
+}
+
 }  // namespace argosy::plan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "core/file.hpp"
 #include "spec/model_spec.hpp"
 
 /// The key `init_from`: existing models whose weights a new run begins with.
@@ -38,5 +39,9 @@ struct InitFrom {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static boost::json::value schema();
 };
+
+/// What lora.train_embeddings `auto` stands for: whether the embeddings of these models are still to be learned, as
+/// none of them gives any, or pieces have been added to the vocabulary of one (vocab_map.json). Throws Error{corrupt}.
+[[nodiscard]] bool has_new_embeddings(const Files& files, const InitFrom& from);
 
 }  // namespace argosy::plan

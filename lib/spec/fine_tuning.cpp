@@ -101,7 +101,7 @@ std::vector<Parameter> adapters_of(const Parameter& matrix, const LoraConfig& co
   throw_error(
       Fault::config, "lora.targets", "all_linear, or patterns of linear layers of blocks",
       fmt::format("\"{}\", which matches {}", target, by_id ? "an embedding or the output matrix" : "none of them"),
-      by_id ? "leave it out; lora.train_embeddings trains these matrices in full"
+      by_id ? "leave it out, and set lora.train_embeddings to true, which trains these matrices in full"
             : "use a pattern such as \"query\", \"self_attention/*\" or \"decoder/*/ffn/linear_1\"");
 }
 
@@ -120,7 +120,8 @@ std::span<const config::KeyText> key_texts(const LoraConfig&) {
        "layers that get adapters: all_linear (all linear layers of the blocks), or patterns such as \"query\", "
        "\"self_attention/*\" or \"decoder/*/ffn/linear_1\""},
       {"train_embeddings",
-       "true: embeddings and output matrix are trained in full, as where pieces have been added to the vocabulary"},
+       "true: embeddings and output matrix are trained in full; auto: if init_from has none of them, or is a model to "
+       "whose vocabulary export --vocab-extend has added pieces"},
   }};
   return texts;
 }
@@ -140,7 +141,9 @@ double adapter_scale(const LoraConfig& config) {
 }
 
 ModelSpec with_adapters(ModelSpec spec, const LoraConfig& config) {
-  freeze(spec, [&](const Parameter& parameter) { return !(config.train_embeddings && parameter.is_by_id()); });
+  freeze(spec, [&](const Parameter& parameter) {
+    return !(config.train_embeddings.value_or(false) && parameter.is_by_id());
+  });
   std::vector<bool> used(config.targets.items.size());
   const std::size_t units = spec.units.size();
   for (std::size_t u = 0; u < units; ++u) {

@@ -22,7 +22,7 @@ struct LoraConfig {
   bool rslora = false;                    // arXiv:2312.03732
   double dropout = 0;                     // of what A reads, in training
   config::StringOrList targets{"all_linear"};
-  bool train_embeddings = false;
+  std::optional<bool> train_embeddings{};  // "auto": plan::has_new_embeddings
   bool operator==(const LoraConfig&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(LoraConfig, (), (rank, alpha, rslora, dropout, targets, train_embeddings))
@@ -36,7 +36,8 @@ inline constexpr std::int64_t most_adapter_rank = 1 << 14;
 /// What B·(A·x) is multiplied by: alpha/rank, with rslora alpha/√rank. The rank is known.
 [[nodiscard]] double adapter_scale(const LoraConfig& config);
 
-/// Freezes all parameters but adapters, which it adds, and with train_embeddings the matrices by id. The rank is known.
+/// Freezes all parameters but adapters, which it adds, and with train_embeddings (auto: not) the matrices by id. The
+/// rank is known.
 /// Throws Error{config} for a target that matches no linear layer of a block.
 [[nodiscard]] ModelSpec with_adapters(ModelSpec spec, const LoraConfig& config);
 

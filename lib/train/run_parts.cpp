@@ -133,6 +133,13 @@ void RunParts::set_up(const Kept& kept) {
            .vocab_live = tokenizer->vocabulary().pieces,
            .sizes = {},
            .world = context.topology.world_size()};
+  if (config.lora && !config.lora->train_embeddings) {
+    const bool trains = kept.train_embeddings ? *kept.train_embeddings : read_on_all(context, [&] {
+      return plan::has_new_embeddings(context.files, config.init_from.value());
+    });
+    config.lora->train_embeddings = trains;
+    if (trains) context.log.info("lora.train_embeddings auto: true, since init_from has new pieces or no embeddings");
+  }
   if (config.lora && !config.lora->rank)
     config.lora->rank =
         kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);

@@ -27,6 +27,7 @@ namespace argosy::train {
 /// What a run began with where the configuration says auto; absent: it begins now, or chooses again.
 struct Kept {
   std::optional<std::int64_t> micro_size, adapter_rank;
+  std::optional<bool> train_embeddings;
 };
 
 struct RunParts {

@@ -135,13 +135,16 @@ class Trainer {
   [[nodiscard]] Kept kept() const {
     const bool keeps_size =
         config_.batch.micro_size.is_auto && std::ranges::count(options_.allow_changes, "batch") == 0;
-    const bool keeps_rank = config_.lora && !config_.lora->rank;
-    if ((!keeps_size && !keeps_rank) || begins_->is_from_scratch()) return {};
+    const bool keeps_lora = config_.lora && (!config_.lora->rank || !config_.lora->train_embeddings);
+    if ((!keeps_size && !keeps_lora) || begins_->is_from_scratch()) return {};
     const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
     Kept kept;
     if (reader && keeps_size) kept.micro_size = micro_size_of(*reader, *config_.batch.global_size);
-    if (reader && keeps_rank) {
-      if (const auto lora = model::stored_lora(*reader)) kept.adapter_rank = lora->rank;
+    if (reader && keeps_lora) {
+      if (const auto lora = model::stored_lora(*reader)) {
+        kept.adapter_rank = lora->rank;
+        kept.train_embeddings = lora->train_embeddings.value_or(false);
+      }
     }
     return kept;
   }

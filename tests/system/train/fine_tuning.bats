@@ -156,6 +156,32 @@ PY
   [ "$status" -eq 2 ]
 }
 
+@test "embeddings are trained where they are new" {
+  trained() { grep -o '"train_embeddings":[a-z]*' "$1/export/0000000$2/MANIFEST.json"; }
+  lora usual --set schedule.length=2 2>log
+  [ "$(trained usual 02)" = '"train_embeddings":false' ]
+  lora parts --set schedule.length=2 --set "init_from={\"from\": \"$BASE\", \"components\": [\"encoder\", \"decoder\"]}" 2>log
+  [ "$(trained parts 02)" = '"train_embeddings":true' ]
+  cp -r "$BASE" grown
+  echo '{"added": []}' >grown/vocab_map.json
+  lora trimmed --set schedule.length=2 --set init_from=grown 2>log
+  [ "$(trained trimmed 02)" = '"train_embeddings":false' ]
+  echo '{"added": [{"piece": "ab", "id": 200}]}' >grown/vocab_map.json
+  lora extended --set schedule.length=2 --set init_from=grown --dry-run 2>log
+  all=$(grep -o 'trained: [0-9,]*' log | tr -dc 0-9)
+  lora extended --set schedule.length=2 --set init_from=grown 2>log
+  grep -q 'lora.train_embeddings auto: true' log
+  [ "$(grep -o 'trained: [0-9,]*' log | tr -dc 0-9)" = "$all" ]
+  # It goes on as it began.
+  rm grown/vocab_map.json
+  lora extended --set schedule.length=4 --set init_from=grown 2>log
+  [ "$(trained extended 04)" = '"train_embeddings":true' ]
+  echo no >grown/vocab_map.json
+  run lora damaged --set init_from=grown
+  [ "$status" -eq 4 ]
+  [[ $output == *'grown/vocab_map.json: expected a JSON object'* ]]
+}
+
 @test "what does not fit is refused" {
   refused() { # refused TEXT OPTIONS…
     local text=$1
