@@ -25,8 +25,8 @@ class Material {
   }
   [[nodiscard]] const Path& folder() const { return folder_; }
 
-  /// A configuration of a run in `run_dir`; six steps of four micro-batches.
-  [[nodiscard]] plan::RunConfig config(const Path& run_dir) const {
+  /// A configuration of a run in `run_dir`; six steps of four micro-batches. set: "KEY=VALUE".
+  [[nodiscard]] plan::RunConfig config(const Path& run_dir, const std::vector<std::string>& set = {}) const {
     const std::string text = fmt::format(R"({{
       "run_dir": "{1}", "seed": 11,
       "data": {{"tokenizer": "{0}/tokenizer.model", "shards": "{0}/shards",
@@ -39,7 +39,9 @@ class Material {
       "validation": {{"interval": 3, "sets": [{{"source": "{0}/valid.en", "target": "{0}/valid.es"}}]}},
       "telemetry": {{"log_interval": 1}}}})",
                                          folder_.string(), run_dir.string());
-    return config::from_document<plan::RunConfig>(config::Document::parse(text, "test.json"));
+    config::Document document = config::Document::parse(text, "test.json");
+    for (const std::string& assignment : set) document.set(assignment);
+    return config::from_document<plan::RunConfig>(document);
   }
 
  private:
@@ -91,6 +93,18 @@ inline std::vector<boost::json::object> metrics_lines(const Path& run_dir) {
   if (world().rank() != 0) return lines;
   std::istringstream text{Files::system().read_text(run_dir / "metrics.jsonl")};
   for (std::string line; std::getline(text, line);) lines.push_back(boost::json::parse(line).as_object());
+  return lines;
+}
+
+/// The lines of metrics.jsonl, without what a clock has measured. Empty but on rank 0.
+inline std::vector<std::string> metrics_of(const Path& run_dir) {
+  std::vector<std::string> lines;
+  for (boost::json::object& line : metrics_lines(run_dir)) {
+    for (const char* measured : {"src_tokens_per_s", "tgt_tokens_per_s", "padded_tokens_per_s", "tflops_per_rank",
+                                 "mfu", "mfu_full", "memory_bytes", "data_wait_ms", "step_ms", "eta_s"})
+      line.erase(measured);
+    lines.push_back(config::text_of(line, false));
+  }
   return lines;
 }
 

@@ -33,18 +33,6 @@ struct Steps {
 struct Killed {};
 void be_killed() { throw Killed{}; }  // whatever was being written
 
-/// The lines of metrics.jsonl, without what a clock has measured. Empty but on rank 0.
-std::vector<std::string> metrics_of(const Path& run_dir) {
-  std::vector<std::string> lines;
-  for (boost::json::object& line : metrics_lines(run_dir)) {
-    for (const char* measured : {"src_tokens_per_s", "tgt_tokens_per_s", "padded_tokens_per_s", "tflops_per_rank",
-                                 "mfu", "mfu_full", "memory_bytes", "data_wait_ms", "step_ms", "eta_s"})
-      line.erase(measured);
-    lines.push_back(config::text_of(line, false));
-  }
-  return lines;
-}
-
 /// What a checkpoint holds for one rank of `layout`: weights, moments and running means.
 Toy state_of(const checkpoint::Reader& reader, const partition::Layout& layout, int canonical_rank) {
   test::Units units;
