@@ -130,20 +130,30 @@ void Metrics::add(const StepMetrics& step) {
         "{} of the steps since the last line were skipped, {} in all: their gradient norms were not finite, or above "
         "the limits of optimizer.skip",
         skipped_steps_, step.n_skipped);
-  const bool can_tell = done.steps >= least_steps_to_warn;
-  if (clips_(can_tell && done.clip_frac > clip_frac_to_warn))
-    log_->warn("{:.0f} % of the last {} steps were clipped; consider a lower schedule.lr (this warning appears once)",
-               100 * done.clip_frac, done.steps);
-  if (waits_(can_tell && done.data_wait_ms > wait_to_warn * done.step_ms))
-    log_->warn(
-        "training waited for data {:.0f} % of the time of the last {} steps; consider more data.workers, or data.mode "
-        "prepared (this warning appears once)",
-        100 * done.data_wait_ms / done.step_ms, done.steps);
+  advise(done);
   write_to_all(step.step, [&done](Sink& sink) { sink.step(done); });
   first_fraction_ = step.fraction_done;
   sums_ = {};
   timed_ = {};
   timed_steps_ = skipped_steps_ = 0;
+}
+
+void Metrics::advise(const StepRecord& done) {
+  judged_.steps += done.steps;
+  judged_.clipped += sums_.clipped;
+  judged_.wait_s += timed_.data_wait_s;
+  judged_.step_s += timed_.step_s;
+  if (judged_.steps < least_steps_to_warn) return;
+  const auto [steps, clipped, wait_s, step_s] = std::exchange(judged_, {});
+  const double clip_frac = static_cast<double>(clipped) / static_cast<double>(steps);
+  if (clips_(clip_frac > clip_frac_to_warn))
+    log_->warn("{:.0f} % of the last {} steps were clipped; consider a lower schedule.lr (this warning appears once)",
+               100 * clip_frac, steps);
+  if (waits_(wait_s > wait_to_warn * step_s))
+    log_->warn(
+        "training waited for data {:.0f} % of the time of the last {} steps; consider more data.workers, or data.mode "
+        "prepared (this warning appears once)",
+        100 * wait_s / step_s, steps);
 }
 
 StepRecord Metrics::record() const {

@@ -57,8 +57,8 @@ class Metrics {
   Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock);
 
   /// Counts one step. The step that ends a log interval writes a log line and a record. Warns once when more than a
-  /// fifth of the steps of two intervals in a row (of ten steps at least) were clipped; the first gradients of a run
-  /// are large in any case.
+  /// fifth of the steps were clipped, in two intervals in a row, each together with those before it until they have ten
+  /// steps; the first gradients of a run are large in any case.
   void add(const StepMetrics& step);
   /// Writes the log line and the record of one validation set.
   void add_validation(const ValidationRecord& record);
@@ -71,6 +71,8 @@ class Metrics {
   };
 
   [[nodiscard]] StepRecord record() const;
+  /// Warns of clipped steps, and of steps that wait for data.
+  void advise(const StepRecord& done);
   template <class Write>
   void write_to_all(std::int64_t step, Write&& write);
 
@@ -83,6 +85,11 @@ class Metrics {
   std::int64_t resumed_step_;
   std::vector<Output> outputs_;
   OnceAtTheSecond clips_, waits_;
+  struct Judged {
+    std::int64_t steps = 0, clipped = 0;
+    double wait_s = 0, step_s = 0;
+  };
+  Judged judged_;  // since the last records that had enough steps to tell
 
   // Since the last record.
   double first_fraction_;

@@ -336,10 +336,10 @@ TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
 }
 
 TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
-  const auto warnings = [&](int clipped_of_ten, std::int64_t last = 30) {
+  const auto warnings = [&](int clipped_of_ten, std::int64_t last = 30, double interval = 10) {
     std::vector<StepMetrics> steps = steps_of(1, 30);
     for (StepMetrics& step : steps) step.clipped = step.step <= last && step.step % 10 < clipped_of_ten;
-    const std::string log = run(setup({.count = 10}), steps);
+    const std::string log = run(setup({.count = interval}), steps);
     std::size_t count = 0;
     for (std::size_t at = log.find("clipped"); at != std::string::npos; at = log.find("clipped", at + 1)) ++count;
     return count;
@@ -347,6 +347,10 @@ TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
   EXPECT_EQ(warnings(2), 0U);
   EXPECT_EQ(warnings(3), 1U);
   EXPECT_EQ(warnings(9, 10), 0U) << "only at the start";
+  for (const double interval : {1.0, 5.0}) {
+    EXPECT_EQ(warnings(2, 30, interval), 0U) << interval;
+    EXPECT_EQ(warnings(3, 30, interval), 1U) << interval;
+  }
 }
 
 TEST_F(MetricsTest, WarnsOnceOfStepsThatWaitForData) {
