@@ -28,9 +28,11 @@ class SetEvaluator {
   /// On the set named `reported`, or on all others.
   [[nodiscard]] soup::ValidationLoss loss_of(const checkpoint::Reader& checkpoint, bool reported) {
     std::optional<decode::LoadedModel> loaded;
+    const auto texts =
+        data::online_corpora(context_.world, context_.files, context_.log, config_.data, config_.run_dir);
     comm::agree(context_.world, [&] {
       loaded = decode::load_model(checkpoint, c10::kCPU);
-      if (sets_.empty()) open_sets(checkpoint, loaded->tokenizer);  // inputs share a tokenizer
+      if (sets_.empty()) open_sets(checkpoint, loaded->tokenizer, texts);  // inputs share a tokenizer
     });
     model::Model& model = *loaded->model;
     std::vector<double> by_batch;
@@ -55,9 +57,9 @@ class SetEvaluator {
   }
 
  private:
-  void open_sets(const checkpoint::Reader& checkpoint, const data::Tokenizer& tokenizer) {
+  void open_sets(const checkpoint::Reader& checkpoint, const data::Tokenizer& tokenizer, const auto& texts) {
     sets_ = train::evaluation_sets(context_, config_, tokenizer,
-                                   train::sizes_with(config_.batch, checkpoint, context_.world.size()));
+                                   train::sizes_with(config_.batch, checkpoint, context_.world.size()), texts);
     std::vector<std::string> names;
     for (const train::EvaluationSet& set : sets_) names.push_back(set.name);
     const bool known = reported_.empty() || std::ranges::count(names, reported_) > 0;
@@ -112,9 +114,7 @@ int main(int argc, char** argv) {
             .identity = identity_of(context, config) + reported,
             .evaluate = [sets](const checkpoint::Reader& checkpoint) { return sets->loss_of(checkpoint, false); }};
         if (!reported.empty())
-          evaluator.report = [sets](const checkpoint::Reader& checkpoint) {
-            return sets->loss_of(checkpoint, true).loss;
-          };
+          evaluator.report = [sets](const auto& checkpoint) { return sets->loss_of(checkpoint, true).loss; };
         return evaluator;
       });
 }

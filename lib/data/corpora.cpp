@@ -43,6 +43,13 @@ std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const 
   return corpora;
 }
 
+std::vector<CountedCorpus> online_corpora(const comm::Communicator& world, const Files& files, const Log& log,
+                                          const DataConfig& data, const Path& run_dir) {
+  if (data.mode != DataMode::online) return {};
+  const Path cache = cache_folder(data, run_dir);
+  return count_corpora(world, files, log, data, {.cache = cache / "count", .unpack = unpack_settings(data, cache)});
+}
+
 void require_readable(std::span<const CountedCorpus> corpora) {
   for (const CountedCorpus& corpus : corpora) {
     for (const std::vector<CountedFile>* side : {&corpus.source, &corpus.target}) {

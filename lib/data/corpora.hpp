@@ -40,6 +40,11 @@ struct CountedCorpus {
                                                        const Log& log, const DataConfig& data,
                                                        const CountSettings& settings);
 
+/// The same where token shards hold places in them: in data.mode online, of a run in `run_dir`. Else none.
+/// **Collective.**
+[[nodiscard]] std::vector<CountedCorpus> online_corpora(const comm::Communicator& world, const Files& files,
+                                                        const Log& log, const DataConfig& data, const Path& run_dir);
+
 /// Throws Error{data} for what preprocess cannot read: a corpus without words, a binary file, invalid UTF-8 under
 /// `reject`, files of a pair with different line counts.
 void require_readable(std::span<const CountedCorpus> corpora);

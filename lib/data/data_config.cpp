@@ -86,8 +86,8 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
       {"shards", "folder of the token shards that preprocess writes and train reads"},
       {"mode",
        "prepared: preprocess tokenizes the text, and train reads ids; online: train tokenizes the text that it draws, "
-       "and "
-       "begins with what preprocess does where that is not done yet. Both give the same batches"},
+       "which stays in its files, and begins with what preprocess does where that is not done yet. Both give the same "
+       "batches"},
       {"cache",
        "folder for counts, trained tokenizers and the texts of compressed files, which later calls reuse for the same "
        "text; default: <run_dir>/cache"},

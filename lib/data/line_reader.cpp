@@ -63,6 +63,8 @@ bool LineReader::next(std::string& line) {
     text.remove_prefix(byte_order_mark.size());
     line_offset_ = byte_order_mark.size();
   }
+  line_bytes_ = text.size();
+  was_replaced_ = false;
   ++line_;
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
     throw_error(Fault::data, place(zero), "text", "a zero byte: the file is binary, or in another encoding than UTF-8",
@@ -73,6 +75,7 @@ bool LineReader::next(std::string& line) {
                   fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
                   "correct the text, or use --set data.invalid_utf8=replace");
     line = replace_invalid_utf8(text);
+    was_replaced_ = true;
   } else {
     line.assign(text);
   }

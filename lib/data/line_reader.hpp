@@ -31,6 +31,11 @@ class LineReader {
   [[nodiscard]] bool was_ended() const noexcept { return was_ended_; }
   /// "FILE line N, byte B" of a byte of the latest line, as it is in `line`.
   [[nodiscard]] std::string place(std::size_t byte) const;
+  /// Where the latest line stands in the file, without its end and the byte order mark.
+  [[nodiscard]] std::uint64_t line_offset() const noexcept { return line_offset_; }
+  [[nodiscard]] std::uint64_t line_bytes() const noexcept { return line_bytes_; }
+  /// Whether invalid UTF-8 in the latest line was replaced.
+  [[nodiscard]] bool was_replaced() const noexcept { return was_replaced_; }
   [[nodiscard]] const Path& name() const noexcept { return name_; }
 
  private:
@@ -42,8 +47,8 @@ class LineReader {
   CarriageReturns carriage_returns_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
-  std::uint64_t line_offset_ = 0;  // of the latest line
-  bool was_ended_ = false;
+  std::uint64_t line_offset_ = 0, line_bytes_ = 0;  // of the latest line
+  bool was_ended_ = false, was_replaced_ = false;
 };
 
 }  // namespace argosy::data

@@ -98,7 +98,10 @@ Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataM
 }
 
 Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown, DataMode mode)
-    : transforms_(std::move(transforms)), has_source_(has_source), unknown_(unknown) {
+    : transforms_(std::move(transforms)),
+      has_source_(has_source),
+      stores_places_(mode == DataMode::online),
+      unknown_(unknown) {
   const auto place_of = [&](const auto& is_meant) {
     return static_cast<std::size_t>(std::ranges::find_if(transforms_, is_meant) - transforms_.begin());
   };
@@ -106,11 +109,11 @@ Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown,
   first_random_ = place_of([](const auto& transform) { return transform->is_random(); });
   const bool reads_lines = std::any_of(transforms_.begin() + static_cast<std::ptrdiff_t>(first_random_),
                                        transforms_.end(), [](const auto& each) { return each->lines_before() > 0; });
-  const bool as_text = mode == DataMode::online || reads_lines;  // ids have no lines before them
   is_planned_by_draws_ =
       std::any_of(transforms_.begin(), transforms_.begin() + static_cast<std::ptrdiff_t>(tokenizer_at_),
                   [](const auto& each) { return each->is_planned_by_draws(); });
-  stored_at_ = as_text ? std::min(tokenizer_at_, first_random_) : first_random_;
+  stored_at_ = reads_lines ? std::min(tokenizer_at_, first_random_) : first_random_;  // ids have no lines before them
+  if (stores_places_) stored_at_ = 0;
 }
 
 std::int64_t Pipeline::lines_before() const {
@@ -124,7 +127,7 @@ std::string Pipeline::recipe() const {
   for (const auto& transform : transforms_) {
     if (const std::string own = transform->recipe(); !own.empty()) recipe.append(" ").append(own);
   }
-  if (stores_text()) recipe.append(", stored as text");
+  if (stores_text()) recipe.append(stores_places_ ? ", read in place" : ", stored as text");
   return recipe;
 }
 
@@ -204,7 +207,7 @@ bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths
   if (stores_text()) unfold_lines(example);
   const auto made = [&](Example from, const std::optional<Draw>& by) {
     for (std::size_t i = stored_at_; i < transforms_.size(); ++i)
-      static_cast<void>(apply(i, from, by));  // filters have decided before
+      if (!transforms_[i]->is_filter()) static_cast<void>(apply(i, from, by));  // those have decided before
     return from;
   };
   if (draw && is_random()) {

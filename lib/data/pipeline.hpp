@@ -40,6 +40,8 @@ class Pipeline {
   /// Whether examples are stored as text: where the tokenizer or a transform before it is random, where training reads
   /// the lines before them, and under data.mode online. Else they are ids.
   [[nodiscard]] bool stores_text() const noexcept { return stored_at_ <= tokenizer_at_; }
+  /// Whether that text is the corpus's own, so that its place is enough: under data.mode online.
+  [[nodiscard]] bool stores_places() const noexcept { return stores_places_; }
   /// Whether training draws anything.
   [[nodiscard]] bool is_random() const noexcept { return first_random_ < transforms_.size(); }
   /// How many lines before an example its transforms read.
@@ -73,7 +75,7 @@ class Pipeline {
   Transforms transforms_;  // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
   std::size_t stored_at_ = 0;  // examples are stored as they come to this transform
-  bool has_source_;
+  bool has_source_, stores_places_;
   std::int32_t unknown_;
   bool is_planned_by_draws_ = false;
 };

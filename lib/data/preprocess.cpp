@@ -268,7 +268,8 @@ void log_marks(const Log& log, std::span<const CountedFile> texts) {
 }
 
 void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
-                  std::span<const Pipeline> pipelines, const ShardIndex& index) {
+                  std::span<const Pipeline> pipelines, std::span<const CountedCorpus> corpora,
+                  const ShardIndex& index) {
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
     const ShardIndex::Corpus& corpus = index.corpora[c];
     const double ids = static_cast<double>(std::max<std::int64_t>(1, corpus.src_tokens + corpus.tgt_tokens));
@@ -290,9 +291,12 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
     }
     const Pipeline& pipeline = pipelines[c];
     const TokenShard shard = TokenShard::open(files, Path{settings.data.shards} / corpus.shards.front().file);
+    std::optional<PlacedTexts> texts;
+    if (shard.has_places()) texts.emplace(files, corpora[c]);
     Example example;
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(3, shard.size()); ++i) {
       shard.read(i, example);
+      if (texts) texts->read(example);
       pipeline.finish(example, std::nullopt, shard.lengths(i));
       for (const bool source : {true, false}) {
         if (source && !shard.has_source()) continue;
@@ -340,7 +344,7 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
     if (world.rank() != 0) return;
     ownership.check();
     commit_index(files, folder, report.index);
-    log_examples(files, log, settings, prepared.tokenizer, pipelines, report.index);
+    log_examples(files, log, settings, prepared.tokenizer, pipelines, corpora, report.index);
   });
   return report;
 }

@@ -18,6 +18,14 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
+/// Where a record stands in the files of its side, laid end to end: so many bytes of a line, or of a document of
+/// several lines. part: of the record that the line is, as append_parts cuts it.
+struct RecordPlace {
+  std::uint64_t at = 0;
+  std::uint32_t bytes = 0, part = 0;
+};
+static_assert(sizeof(RecordPlace) == 16);
+
 /// A pair, or for a language model a document or a part of one (in target, source is empty).
 struct Record {
   std::string source, target;
@@ -25,6 +33,8 @@ struct Record {
   std::vector<ByteRange> loss{};  // otherwise the parts of target with loss, ascending
   bool starts_document = true, ends_document = true;
   std::uint64_t line = 0;  // in the corpus, from 0: its files laid end to end
+  /// target_place: also of a line that holds both sides. None where the text is too far from the record's.
+  std::optional<RecordPlace> source_place{}, target_place{};
 };
 
 /// Why a line holds no record, and at which of its bytes.

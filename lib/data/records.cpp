@@ -20,6 +20,7 @@ constexpr std::int64_t all_lines = std::numeric_limits<std::int64_t>::max();
 struct TextPlace {
   Path text{}, name{};
   const CountRecord* record = nullptr;  // of one that is counted
+  std::uint64_t begin = 0;              // among the texts of its side, laid end to end
 };
 
 /// Lines [first, first + lines) of a text, or of two; of one that is not counted all lines.
@@ -29,7 +30,20 @@ struct LineRange {
   std::uint64_t number = 0;  // of the first line, in the corpus
 };
 
-TextPlace place_of(const CountedFile& file) { return {file.text, file.path, &file.record}; }
+/// The next file of a side, whose earlier ones have `begin` bytes.
+TextPlace place_of(const CountedFile& file, std::uint64_t& begin) {
+  TextPlace place{file.text, file.path, &file.record, begin};
+  begin += file.record.size_bytes;
+  return place;
+}
+
+/// A part is read with its whole line, which is read again for each part: not where that would take long.
+constexpr std::uint64_t most_place_bytes = 16 * most_record_bytes;
+std::optional<RecordPlace> place_of(const LineReader& reader, const TextPlace& text) {
+  const std::uint64_t bytes = reader.line_bytes();
+  if (bytes > most_place_bytes) return std::nullopt;
+  return RecordPlace{.at = text.begin + reader.line_offset(), .bytes = narrow<std::uint32_t>(bytes)};
+}
 
 bool is_blank(std::string_view line) { return line.empty() || line == "\r"; }
 
@@ -52,6 +66,7 @@ class RecordTaker {
       else if (!is_blank(line) && !parse(line, reader, record))
         continue;
       record.line = number_;
+      record.target_place = place_of(reader, range.source);
       if (rules_.pairs)
         taken_.records.push_back(std::move(record));
       else
@@ -105,6 +120,9 @@ class RecordTaker {
       }
       if (!has_source) break;
       record.line = number_;
+      record.source_place = place_of(source, range.source);
+      record.target_place = place_of(target, range.target);
+      if (!record.source_place || !record.target_place) record.source_place = record.target_place = std::nullopt;
       taken_.records.push_back(std::move(record));
     }
   }
@@ -120,8 +138,8 @@ class RecordTaker {
       static_cast<void>(next(reader, line, range.source.record));
       document.starts_document = !by_file && is_blank(line);
     }
-    std::uint64_t number = number_;
-    bool more = true;
+    std::uint64_t number = number_, at = 0;
+    bool more = true, was_replaced = false;
     const auto finish = [&](bool ends) {
       if (document.target.empty()) return;
       document.ends_document = ends;
@@ -129,7 +147,14 @@ class RecordTaker {
         document.target.pop_back();
         if (document.target.ends_with('\r')) document.target.pop_back();
       }
+      const std::size_t first = taken_.records.size();
       append_parts(std::exchange(document, {}), taken_.records);
+      for (std::size_t i = first; i < taken_.records.size() && !was_replaced; ++i) {
+        Record& part = taken_.records[i];
+        part.target_place = RecordPlace{.at = at, .bytes = narrow<std::uint32_t>(part.target.size())};
+        at += part.target.size();
+      }
+      was_replaced = false;
       document.starts_document = ends;
     };
     for (std::int64_t i = 0; i < range.lines && (more = reader.next(line)); ++i, ++number) {
@@ -138,7 +163,11 @@ class RecordTaker {
         document.starts_document = true;
         continue;
       }
-      if (document.target.empty()) document.line = number;
+      if (document.target.empty()) {
+        document.line = number;
+        at = range.source.begin + reader.line_offset();
+      }
+      was_replaced = was_replaced || reader.was_replaced();
       document.target += line;
       if (reader.was_ended() || !by_file) document.target += '\n';
     }
@@ -169,14 +198,15 @@ Records read_records(const Files& files, const RecordTask& task) {
   RecordTaker taker{files, task.corpus->rules};
   const CountedCorpus& texts = *task.corpus;
   std::int64_t begin = 0;  // the file's first line, in the corpus
+  std::uint64_t source_bytes = 0, target_bytes = 0;
   const std::int64_t end = task.first_line + task.lines;
   for (std::size_t f = 0; f < texts.source.size() && begin < end; ++f) {
     const CountedFile& source = texts.source[f];
     const std::int64_t lines = source.record.figures.lines;
     const std::int64_t first = std::max(task.first_line, begin), last = std::min(end, begin + lines);
-    LineRange range{.source = place_of(source), .first = first - begin, .lines = last - first};
+    LineRange range{.source = place_of(source, source_bytes), .first = first - begin, .lines = last - first};
     range.number = static_cast<std::uint64_t>(first);
-    if (!texts.target.empty()) range.target = place_of(texts.target[f]);
+    if (!texts.target.empty()) range.target = place_of(texts.target[f], target_bytes);
     if (range.lines > 0) taker.take(range);
     begin += lines;
   }
@@ -211,6 +241,7 @@ void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_
     return;
   }
   const std::string_view text = record.target;
+  const std::size_t first = parts.size();
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
     const std::string_view rest = text.substr(begin);
     end = begin + (rest.size() > most_bytes ? cut_of(rest, most_bytes) : rest.size());
@@ -220,6 +251,8 @@ void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_
     part.line = record.line;
     part.starts_document = record.starts_document && begin == 0;
     part.ends_document = record.ends_document && end == text.size();
+    part.target_place = record.target_place;
+    if (part.target_place) part.target_place->part = narrow<std::uint32_t>(parts.size() - 1 - first);
     for (const ByteRange& range : record.loss)
       if (std::max(range.begin, begin) < std::min(range.end, end))
         part.loss.push_back({std::max(range.begin, begin) - begin, std::min(range.end, end) - begin});

@@ -25,7 +25,8 @@ std::string packed(const std::vector<bool>& bits) {
 
 }  // namespace
 
-ShardWriter::ShardWriter(std::uint32_t value_width, std::uint32_t sides) : value_width_(value_width), sides_(sides) {
+ShardWriter::ShardWriter(std::uint32_t value_width, std::uint32_t sides, bool places)
+    : value_width_(value_width), sides_(sides), places_(places) {
   ARGOSY_CHECK(value_width == 1 || value_width == 2 || value_width == 4, "{}", value_width);
   ARGOSY_CHECK(sides == 1 || sides == 2, "{}", sides);
 }
@@ -55,7 +56,8 @@ void ShardWriter::add(const Example& example, Lengths longest, bool starts_docum
   if (sides_ == 2) add(source_, example.source_text, example.source, longest.source);
   const std::uint64_t before = target_.offsets.back();
   add(target_, example.target_text, example.target, longest.target);
-  if (example.loss.empty() && loss_.empty()) return;
+  has_loss_ = has_loss_ || !example.loss.empty();
+  if (!has_loss_ || places_) return;
   loss_.resize(before, true);
   loss_.insert(loss_.end(), example.loss.begin(), example.loss.end());
   ARGOSY_CHECK(example.loss.empty() || loss_.size() == target_.offsets.back(), "{} of {} values", loss_.size(),
@@ -101,7 +103,7 @@ std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, st
   header.target_ids = target_.ids;
   header.longest_source = source_.longest;
   header.longest_target = target_.longest;
-  header.flags = loss_.empty() ? 0 : ShardHeader::has_loss;
+  header.flags = (has_loss_ ? ShardHeader::has_loss : 0) | (places_ ? ShardHeader::has_places : 0);
   header.tokenizer = tokenizer.bytes;
   header.recipe = recipe.bytes;
   header.body = digest_of(std::string_view{file}.substr(body_end)).bytes;

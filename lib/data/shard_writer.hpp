@@ -17,7 +17,7 @@ namespace argosy::data {
 struct ShardHeader {
   static constexpr std::array<char, 8> own_magic{'A', 'R', 'G', 'T', 'O', 'K', 'E', 'N'};
   static constexpr std::uint32_t own_version = 3;
-  static constexpr std::uint32_t has_loss = 1;  // a flag
+  static constexpr std::uint32_t has_loss = 1, has_places = 2;  // flags
 
   std::array<char, 8> magic = own_magic;
   std::uint32_t version = own_version, value_width = 0, sides = 0, note_bytes = 0;
@@ -48,7 +48,8 @@ inline constexpr std::uint64_t shard_block_bytes = 64U << 10U;
 class ShardWriter {
  public:
   /// value_width: 1 for text, 2 or 4 bytes an id; sides: 2 for pairs, 1 for a language model.
-  ShardWriter(std::uint32_t value_width, std::uint32_t sides);
+  /// places: texts are places of records, as RecordPlace; width 1.
+  ShardWriter(std::uint32_t value_width, std::uint32_t sides, bool places = false);
 
   /// Adds an example in its stored form: its texts where value_width is 1, else its ids, EOS included. `longest`: the
   /// most ids that training may make of it, EOS included.
@@ -71,6 +72,7 @@ class ShardWriter {
   void add(Side& side, std::string_view text, std::span<const std::int32_t> ids, std::uint32_t longest) const;
 
   std::uint32_t value_width_, sides_;
+  bool places_, has_loss_ = false;  // has_loss_: some values bear none
   std::uint64_t examples_ = 0, documents_begun_ = 0;
   std::string documents_;
   Side source_, target_;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "data/record_line.hpp"
 #include "data/shard_index.hpp"
 #include "data/shard_writer.hpp"
 
@@ -56,9 +57,10 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   if (!known_width || (header.sides != 1 && header.sides != 2))
     refuse(path, "1, 2 or 4 bytes a value and 1 or 2 sides",
            fmt::format("{} and {}", header.value_width, header.sides));
-  if ((header.flags & ~ShardHeader::has_loss) != 0 ||
-      std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
-    refuse(path, "no flag but the one for loss, and zeros in the reserved bytes of the header",
+  const bool has_places = (header.flags & ShardHeader::has_places) != 0;
+  if ((header.flags & ~(ShardHeader::has_loss | ShardHeader::has_places)) != 0 ||
+      (has_places && header.value_width != 1) || std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
+    refuse(path, "no flags but those for loss and, of text, for places, and zeros in the reserved bytes of the header",
            "others, as a newer Argosy may write");
   // No count can exceed the file, so the sums below cannot overflow.
   if (std::max({header.examples, header.source_values, header.target_values}) > bytes.size()) {
@@ -81,7 +83,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
     side->offsets = section((header.examples + 1) * sizeof(std::uint64_t));
     side->at = section(side->values * header.value_width);
   }
-  if ((header.flags & ShardHeader::has_loss) != 0) shard.loss_ = section((header.target_values + 7) / 8);
+  if ((header.flags & ShardHeader::has_loss) != 0 && !has_places) shard.loss_ = section((header.target_values + 7) / 8);
   shard.note_ = {reinterpret_cast<const char*>(section(header.note_bytes)), header.note_bytes};
   shard.body_end_ = at;
   const std::uint64_t blocks = shard_blocks(shard.body_end_);
@@ -92,6 +94,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
   shard.value_width_ = header.value_width;
+  shard.flags_ = header.flags;
   shard.documents_begun_ = header.documents;
   shard.tokenizer_digest_.bytes = header.tokenizer;
   shard.recipe_digest_.bytes = header.recipe;
@@ -161,7 +164,13 @@ void TokenShard::read(std::uint64_t example, Example& out) const {
     if (has_source()) read_ids(source_, example, out.source);
     read_ids(target_, example, out.target);
   }
-  if (!has_loss()) return;
+  if (has_places()) {
+    const std::size_t sources = out.source_text.size(), targets = out.target_text.size();
+    if (targets == 0 || targets % sizeof(RecordPlace) != 0 || (sources != 0 && sources != targets))
+      refuse(path_, fmt::format("places of records as example {}", example),
+             fmt::format("{} and {} bytes", sources, targets));
+  }
+  if (loss_ == nullptr) return;
   const Range range = range_of(target_, example);
   out.loss.resize(range.size);
   if (range.size > 0) touch(loss_ + range.begin / 8, (range.begin + range.size - 1) / 8 - range.begin / 8 + 1);

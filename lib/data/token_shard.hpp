@@ -26,7 +26,9 @@ class TokenShard {
   /// Whether examples are stored as text. Else they are ids.
   [[nodiscard]] bool is_text() const noexcept { return value_width_ == 1; }
   /// Whether an example may have ids that bear no loss.
-  [[nodiscard]] bool has_loss() const noexcept { return loss_ != nullptr; }
+  [[nodiscard]] bool has_loss() const noexcept { return (flags_ & 1U) != 0; }
+  /// Whether a text is the places of records in the corpus: one of each side, after those of the lines before it.
+  [[nodiscard]] bool has_places() const noexcept { return (flags_ & 2U) != 0; }
   /// The longest lengths of all examples, their sums, and how many documents begin: as the header says.
   [[nodiscard]] Lengths longest() const noexcept { return {source_.longest, target_.longest}; }
   struct Totals {
@@ -83,7 +85,7 @@ class TokenShard {
   std::unique_ptr<std::atomic<std::uint64_t>[]> intact_;  // a bit for each block that has been compared
   std::uint64_t examples_ = 0;
   std::uint64_t documents_begun_ = 0;
-  std::uint32_t sides_ = 0, value_width_ = 0;
+  std::uint32_t sides_ = 0, value_width_ = 0, flags_ = 0;
   const std::byte *documents_ = nullptr, *loss_ = nullptr;
   Side source_, target_;
   std::string_view note_;

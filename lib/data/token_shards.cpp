@@ -116,7 +116,8 @@ void TokenShards::add_corpus(const CorpusConfig& config, const std::optional<Spl
   corpora_.push_back(std::move(corpus));
 }
 
-TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
+TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part,
+                              std::span<const CountedCorpus> texts) {
   const Path folder = config.shards;
   const ShardIndex index = read_shard_index(files, folder);
   const std::string where = shard_index_path(folder).string();
@@ -125,6 +126,7 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
   shards.fingerprint_ = index.recipe;
   shards.eos_ = narrow<std::int32_t>(tokenizer.vocabulary().eos);
   shards.has_source_ = index.corpora.front().texts.size() == 2;
+  for (const CountedCorpus& corpus : texts) shards.texts_.emplace_back(files, corpus);
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
     const ShardIndex::Corpus& entry = index.corpora[c];
     const Pipeline& pipeline = shards.pipelines_.emplace_back(config.corpora[c], tokenizer, config.mode);
@@ -163,6 +165,7 @@ bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, E
   const Place place = place_of(example);
   const Pipeline& pipeline = pipelines_[place.run.corpus];
   place.shard.read(place.in_shard, out);
+  if (place.shard.has_places()) texts_.at(place.run.corpus).read(out);
   if (!pipeline.stores_text() && !pipeline.is_random()) return false;
 
   // Transforms see no EOS; only pairs have random ones.

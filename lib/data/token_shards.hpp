@@ -10,6 +10,7 @@
 #include "core/hash.hpp"
 #include "data/data_config.hpp"
 #include "data/pipeline.hpp"
+#include "data/placed_texts.hpp"
 #include "data/token_shard.hpp"
 #include "data/tokenizer.hpp"
 
@@ -39,9 +40,9 @@ class TokenShards {
 
   /// Opens `data.shards` and picks the examples of a part. Borrows the tokenizer. Throws Error{data} when preprocess
   /// has not run, when the shards were made with another tokenizer, other corpora or other transforms; Error{corrupt}
-  /// when a file does not fit its index.
+  /// when a file does not fit its index. texts: of all corpora, under data.mode online, to read examples.
   static TokenShards open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer,
-                          Part part = Part::train);
+                          Part part = Part::train, std::span<const CountedCorpus> texts = {});
 
   [[nodiscard]] const std::vector<Corpus>& corpora() const noexcept { return corpora_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return corpora_.back().first + corpora_.back().size; }
@@ -64,6 +65,7 @@ class TokenShards {
   /// Takes the pages of all files out of this process's memory; see Mapping.
   void release_pages() const {
     for (const TokenShard& shard : shards_) shard.release_pages();
+    for (const PlacedTexts& texts : texts_) texts.release_pages();
   }
 
  private:
@@ -86,6 +88,7 @@ class TokenShards {
   std::vector<Run> runs_;
   std::vector<Corpus> corpora_;
   std::vector<Pipeline> pipelines_;  // of the corpora
+  std::vector<PlacedTexts> texts_;   // of the corpora, under data.mode online
   std::int32_t eos_ = 0;
   bool has_source_ = true, is_exact_ = true;
   Digest fingerprint_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/placed_texts.hpp"
 #include "data/shard_writer.hpp"
 
 namespace argosy::data {
@@ -50,6 +51,7 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
 struct ReadTask {
   Records read;
   std::vector<std::vector<Example::Lines>> before{};
+  std::vector<Places> places{};  // of the records and the lines before them; none where one's is not known
 };
 
 ReadTask read_task(const Files& files, const ShardTask& task) {
@@ -70,11 +72,18 @@ ReadTask read_task(const Files& files, const ShardTask& task) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (wanted > 0 && i > 0 && file_of(records[i]) != file_of(records[i - 1])) document = DocumentLines{wanted};
     made.before.push_back(document.before());
+    if (made.places.size() == i && task.pipeline->stores_places()) {
+      const std::size_t own = made.before.back().size() + 1;
+      if (std::optional<Places> places = places_of(std::span{records}.subspan(i + 1 - own, own)))
+        made.places.push_back(*std::move(places));
+    }
     document.add(records[i].source, records[i].target);
   }
   const auto first = std::ranges::find_if(
       records, [&](const Record& record) { return record.line >= static_cast<std::uint64_t>(task.text.first_line); });
+  if (made.places.size() < records.size()) made.places.clear();
   made.before.erase(made.before.begin(), made.before.begin() + (first - records.begin()));
+  if (!made.places.empty()) made.places.erase(made.places.begin(), made.places.begin() + (first - records.begin()));
   if (earlier > 0) records.erase(records.begin(), first);
   return made;
 }
@@ -106,7 +115,7 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
 
 std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task, int threads) {
   const bool pairs = task.text.corpus->rules.pairs;
-  auto [read, before] = read_task(files, task);
+  auto [read, before, places] = read_task(files, task);
   struct Made {
     Example example;
     Pipeline::Plan plan;
@@ -122,7 +131,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos);
   const bool as_text = task.pipeline->stores_text();
-  ShardWriter writer{as_text ? 1 : id_width_of(vocabulary.pieces), pairs ? 2U : 1U};
+  ShardWriter writer{as_text ? 1 : id_width_of(vocabulary.pieces), pairs ? 2U : 1U, !places.empty()};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
   if (task.text.corpus->rules.format != TextFormat::text) dropped["broken"] = read.broken;
   for (const auto& transform : task.pipeline->transforms()) dropped[std::string(transform->type())] = 0;
@@ -146,6 +155,10 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
       if (pairs) example.source.push_back(eos);
       example.target.push_back(eos);
       if (!example.loss.empty()) example.loss.push_back(example.loss.back());
+    }
+    if (!places.empty()) {
+      example.source_text = std::move(places[i].source);
+      example.target_text = std::move(places[i].target);
     }
     writer.add(example, {pairs ? plan.longest.source + end : 0, plan.longest.target + end}, starts_document);
   }

@@ -12,8 +12,8 @@ namespace {
 
 /// The validation part of the token shards, dealt to the ranks like the micro-batches of steps.
 EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& config, const data::Tokenizer& tokenizer,
-                        data::StepSizes sizes, std::int64_t steps) {
-  const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation);
+                        data::StepSizes sizes, std::int64_t steps, std::span<const data::CountedCorpus> corpora) {
+  const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation, corpora);
   if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer);
   sizes.micro_batches = context.topology.world_size();
   sizes.accumulation = 1;
@@ -74,7 +74,8 @@ std::vector<std::string> names_of(const std::vector<plan::ValidationSet>& sets) 
 }  // namespace
 
 std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
-                                           const data::Tokenizer& tokenizer, const data::StepSizes& sizes) {
+                                           const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
+                                           std::span<const data::CountedCorpus> corpora) {
   const int rank = context.topology.canonical_rank(), world = context.topology.world_size();
   const bool language_model = plan::is_language_model(config);
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
@@ -103,7 +104,7 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
     }
     if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
   }
-  if (sets.empty() && config.data.split) sets.push_back(split_set(context, config, tokenizer, sizes, steps));
+  if (sets.empty() && config.data.split) sets.push_back(split_set(context, config, tokenizer, sizes, steps, corpora));
   return sets;
 }
 

@@ -2,11 +2,13 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "comm/run_main.hpp"
 #include "data/batch.hpp"
+#include "data/corpora.hpp"
 #include "data/loader.hpp"
 #include "data/text_pairs.hpp"
 #include "data/tokenizer.hpp"
@@ -28,11 +30,11 @@ struct EvaluationSet {
 };
 
 /// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards. A rank has
-/// at most validation.steps batches of a set. Not collective. Throws Error{data} if a file is missing, if two files do
-/// not match, or if a line is longer than model.max_positions.
+/// at most validation.steps batches of a set. corpora: as data::online_corpora gives them. Not collective. Throws
+/// Error{data} if a file is missing, if two files do not match, or if a line is longer than model.max_positions.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
-                                                         const data::Tokenizer& tokenizer,
-                                                         const data::StepSizes& sizes);
+                                                         const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
+                                                         std::span<const data::CountedCorpus> corpora);
 
 struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens

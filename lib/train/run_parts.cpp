@@ -122,8 +122,10 @@ void RunParts::set_up(const Kept& kept) {
   tokenizer = read_on_all(context, [&] {
     return data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model));
   });
+  const std::vector<data::CountedCorpus> texts =
+      data::online_corpora(context.world, context.files, context.log, config.data, config.run_dir);
   shards = read_on_all(context, [&] {
-    auto opened = data::TokenShards::open(context.files, config.data, *tokenizer, data::Part::train);
+    auto opened = data::TokenShards::open(context.files, config.data, *tokenizer, data::Part::train, texts);
     if (opened.has_source())
       opened.require_at_most(config.model.max_positions - config.model.position_shift_max, *tokenizer);
     return opened;
@@ -145,7 +147,7 @@ void RunParts::set_up(const Kept& kept) {
         kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);
   facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), device, kept.micro_size);
   choices.micro_batches = facts.sizes.accumulation;
-  sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes); });
+  sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes, texts); });
 
   plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, device); });
   make_model(facts.vocab_live);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "comm/environment.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "data/loader.hpp"
@@ -23,7 +24,9 @@ int main(int argc, char** argv) {
     const auto config =
         config::from_document<plan::RunConfig>(config::Document::parse(config::read_source(files, argv[1]), argv[1]));
     const auto tokenizer = data::Tokenizer::read(files, config.data.tokenizer, spec::vocabulary_rule(config.model));
-    const auto shards = data::TokenShards::open(files, config.data, tokenizer, data::Part::train);
+    const comm::Environment mpi(argc, argv);
+    const auto corpora = data::online_corpora(mpi.world(), files, Log{0, LogLevel::warn}, config.data, config.run_dir);
+    const auto shards = data::TokenShards::open(files, config.data, tokenizer, data::Part::train, corpora);
     data::Loader loader{shards,
                         tokenizer.vocabulary(),
                         {.pool = {.seed = config.seed,

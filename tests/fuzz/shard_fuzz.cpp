@@ -21,10 +21,11 @@ std::vector<std::byte> fitting(Bytes bytes) {
   const auto side = [&](std::uint64_t values) {
     return padded_to_8(header.examples * 4) + (header.examples + 1) * 8 + padded_to_8(values * header.value_width);
   };
-  const std::uint64_t body_end = sizeof header + padded_to_8((header.examples + 7) / 8) +
-                                 (header.sides == 1 ? 0 : side(header.source_values)) + side(header.target_values) +
-                                 (header.flags == 0 ? 0 : padded_to_8((header.target_values + 7) / 8)) +
-                                 padded_to_8(header.note_bytes);
+  const std::uint64_t body_end =
+      sizeof header + padded_to_8((header.examples + 7) / 8) + (header.sides == 1 ? 0 : side(header.source_values)) +
+      side(header.target_values) +
+      (header.flags == ShardHeader::has_loss ? padded_to_8((header.target_values + 7) / 8) : 0) +
+      padded_to_8(header.note_bytes);
   if (body_end > largest) return {};
 
   std::vector<std::byte> file(bytes.begin(), bytes.end());

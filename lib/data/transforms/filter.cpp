@@ -13,6 +13,7 @@ class TextFilter final : public Transform {
   [[nodiscard]] std::string_view type() const override { return type_; }
   [[nodiscard]] std::string recipe() const override { return recipe_; }
   [[nodiscard]] Stage stage() const override { return Stage::text; }
+  [[nodiscard]] bool is_filter() const override { return true; }
   [[nodiscard]] bool apply(Example& example, RandomStream*) const override { return !find_(example); }
   [[nodiscard]] std::string fault_of(const Example& example) const override { return find_(example).value_or(""); }
 

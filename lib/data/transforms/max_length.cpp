@@ -34,6 +34,7 @@ class LengthFilter final : public Transform {
     return fmt::format("max_length {} {}", most_.source, most_.target);
   }
   [[nodiscard]] Stage stage() const override { return MaxLength::stage; }
+  [[nodiscard]] bool is_filter() const override { return true; }
   /// What grows by chance afterwards is cut back to this: such an example is made plainly.
   [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     const auto at_most = [](std::uint32_t length, std::int64_t most) {

@@ -54,6 +54,8 @@ class Transform {
   /// Whether it draws random numbers. Such a transform is applied while training, in every epoch anew, and leaves
   /// nothing out; the others are applied once, by preprocess.
   [[nodiscard]] virtual bool is_random() const { return false; }
+  /// Whether all it does is to leave examples out.
+  [[nodiscard]] virtual bool is_filter() const { return false; }
   /// The most ids that an example may have afterwards. lengths: what it has before if the transform draws; else what it
   /// has if the transform changes its lengths as much as it does without chance before it. plain: the example as it is
   /// then without chance; of transforms up to the one that tokenizes, as it is after that one.

@@ -4,7 +4,6 @@
 #include <boost/json.hpp>
 
 #include "data/pool_source.hpp"
-#include "data/token_shards.hpp"
 #include "preprocess_case.hpp"
 #include "support/on_root.hpp"
 
@@ -34,7 +33,7 @@ TEST_F(Inputs, TellsDocumentsOfALanguageModelApart) {
       EXPECT_EQ(made.src_tokens, 0);
       EXPECT_EQ(made.dropped.at("empty"), documents == DocumentUnit::line ? 29 : 0);
       const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
-      const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+      const TokenShards shards = open_shards(tokenizer);
       std::int64_t starts = 0, ends = 0;
       Example example;
       for (std::uint64_t i = 0; i < shards.size(); ++i) {
@@ -66,7 +65,7 @@ TEST_F(Inputs, KeepsEveryByteOfALanguageModelsText) {
   EXPECT_EQ(run().index.corpora.at(0).unknown, 0);
   const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
   const auto found = [&] {
-    const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+    const TokenShards shards = open_shards(tokenizer);
     std::vector<std::string> documents;
     std::vector<std::int32_t> ends;
     Example example;
@@ -101,7 +100,7 @@ TEST_F(Inputs, StoresWhichIdsOfAChatBearLoss) {
   (void)run();
   const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
   const auto answers = [&] {
-    const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+    const TokenShards shards = open_shards(tokenizer);
     EXPECT_FALSE(shards.is_exact());
     std::vector<std::string> found;
     Example example;
@@ -139,7 +138,7 @@ TEST_F(Inputs, ACompletionAloneBearsLoss) {
     settings_.data.mode = mode;
     (void)run();
     const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
-    const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+    const TokenShards shards = open_shards(tokenizer);
     Example example;
     ASSERT_EQ(shards.size(), 2U);
     shards.read(0, std::nullopt, example);
@@ -183,7 +182,7 @@ TEST_F(Inputs, JoinsTheFilesOfACorpusInShards) {
   EXPECT_EQ(report.index.corpora.at(0).shards.size(), 5U);
   EXPECT_EQ(report.index.corpora.at(0).examples(), whole.examples());
   const Tokenizer pieces = read_tokenizer();
-  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  const TokenShards shards = open_shards(pieces);
   Example example;
   for (const std::uint64_t i : {0U, 49U, 50U, 63U, 64U, 149U, 299U}) {
     shards.read(i, std::nullopt, example);
@@ -216,7 +215,7 @@ TEST_F(Inputs, ReadsPairsFromTsvAndJsonl) {
     const ShardIndex::Corpus made = run().index.corpora.at(0);
     EXPECT_EQ(std::tuple(made.examples(), made.src_tokens, made.tgt_tokens),
               std::tuple(300U, plain.src_tokens, plain.tgt_tokens));
-    EXPECT_TRUE(TokenShards::open(files_, settings_.data, read_tokenizer()).has_source());
+    EXPECT_TRUE(open_shards(read_tokenizer()).has_source());
   }
   corpus.source = folder_.write("v.jsonl", jsonl + "{\"t\": 3}\n");
   EXPECT_THAT(refusal(Fault::data), HasSubstr("v.jsonl line 301, byte"));
@@ -235,7 +234,7 @@ TEST_F(Inputs, TakesTheSameFilesInBothDirections) {
   EXPECT_EQ(std::tuple(back.src_tokens, back.tgt_tokens), std::tuple(there.tgt_tokens + 300, there.src_tokens - 300));
 
   const Tokenizer pieces = read_tokenizer();
-  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  const TokenShards shards = open_shards(pieces);
   Example example, reversed;
   for (const std::uint64_t i : {0U, 64U, 299U}) {
     shards.read(i, std::nullopt, example);

@@ -7,6 +7,7 @@
 
 #include "core/lease.hpp"
 #include "data/preprocess.hpp"
+#include "data/token_shards.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
 #include "support/verses_to_preprocess.hpp"
@@ -26,6 +27,12 @@ class Preprocess : public testing::Test {
   }
   Tokenizer read_tokenizer(spec::TokenLayout layout = spec::TokenLayout::marian) {
     return Tokenizer::read(files_, settings_.data.tokenizer, {layout});
+  }
+  TokenShards open_shards(const Tokenizer& tokenizer) {
+    const Log log{test::world().rank(), LogLevel::error};
+    const std::vector<CountedCorpus> corpora =
+        online_corpora(test::world(), files_, log, settings_.data, settings_.cache.parent_path());
+    return TokenShards::open(files_, settings_.data, tokenizer, Part::train, corpora);
   }
   std::string model_bytes() { return Files::system().read_text(settings_.data.tokenizer); }
   void leave_out_long_lines() {  // which makes other shards

@@ -1,6 +1,5 @@
 #include "data/preprocess.hpp"
 
-#include "data/token_shards.hpp"
 #include "data/verify.hpp"
 #include "preprocess_case.hpp"
 #include "support/on_root.hpp"
@@ -16,7 +15,7 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   EXPECT_EQ(std::tuple(report.tokenizer_trained, report.shards_written, report.shards_kept), std::tuple(true, 5, 0));
   const Tokenizer pieces = read_tokenizer();
   EXPECT_EQ(pieces.vocabulary().pieces, 300);
-  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  const TokenShards shards = open_shards(pieces);
   const test::Verses text = test::verses(300);
   ASSERT_EQ(shards.size(), 300U);
   std::int64_t src_tokens = 0, tgt_tokens = 0;
@@ -152,7 +151,7 @@ TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   EXPECT_GT(corpus.dropped.at("max_length"), 0);
   EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
   const Tokenizer pieces = read_tokenizer();
-  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  const TokenShards shards = open_shards(pieces);
   for (std::uint64_t i = 0; i < shards.size(); ++i) {
     EXPECT_LE(shards.lengths(i).source, 41U);
     EXPECT_LE(shards.lengths(i).target, 51U);
@@ -184,7 +183,7 @@ TEST_F(Preprocess, OnlineStoresTextThatReadsAsTheSameIds) {
   const Digest prepared = run().index.recipe;
   const Tokenizer pieces = read_tokenizer();
   const auto all = [&] {
-    const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+    const TokenShards shards = open_shards(pieces);
     std::vector<std::vector<std::int32_t>> ids;
     for (std::uint64_t i = 0; i < shards.size(); ++i) {
       Example example;
@@ -203,7 +202,7 @@ TEST_F(Preprocess, OnlineStoresTextThatReadsAsTheSameIds) {
   EXPECT_TRUE(is_done());
   settings_.data.mode = DataMode::online;
   EXPECT_FALSE(is_done());
-  EXPECT_THROW((void)TokenShards::open(files_, settings_.data, pieces), Error);
+  EXPECT_THROW((void)open_shards(pieces), Error);
   EXPECT_NE(run().index.recipe, prepared);
   EXPECT_TRUE(is_done());
   EXPECT_EQ(all(), wanted);

@@ -108,6 +108,32 @@ TEST(TokenShard, KeepsTextAndWhatBearsLoss) {
   EXPECT_EQ(std::tuple(read.target_text, read.loss), std::tuple("q", std::vector<bool>(1, true)));
 }
 
+TEST(TokenShard, KeepsPlacesAndThatSomeBearNoLoss) {
+  const auto shard_of = [](const std::string& source, const std::string& target) {
+    ShardWriter writer{1, 2, true};
+    Example example;
+    example.source_text = source, example.target_text = target, example.loss = {false, true};
+    writer.add(example, {5, 9}, true);
+    return writer.bytes(tokenizer_digest, recipe_digest);
+  };
+  const std::string places(32, 'p');
+  for (const std::string& source : {places, std::string{}}) {
+    const std::string bytes = shard_of(source, places);
+    const TokenShard shard = TokenShard::of_bytes(as_bytes(bytes), "x");
+    shard.check();
+    EXPECT_TRUE(shard.is_text() && shard.has_places() && shard.has_loss());
+    Example read;
+    shard.read(0, read);
+    EXPECT_EQ(std::tuple(read.source_text, read.target_text, read.loss.size()), std::tuple(source, places, 0U));
+  }
+  for (const auto& [source, target] : {std::pair(places, std::string(16, 'p')), {"", std::string(15, 'p')}, {"", ""}}) {
+    const std::string bytes = shard_of(source, target);
+    const TokenShard shard = TokenShard::of_bytes(as_bytes(bytes), "x");
+    Example read;
+    EXPECT_THAT(test::refusal(Fault::corrupt, [&] { shard.read(0, read); }), HasSubstr("places of records"));
+  }
+}
+
 TEST(TokenShard, FindsWhereDocumentsBegin) {
   ShardWriter writer{2, 1};
   const std::vector<std::int32_t> ids{5};
