@@ -122,6 +122,8 @@ TokenCount count_corpus(const comm::Communicator& world, const Files& files, con
 std::vector<TokenCount> count_tokens(const comm::Communicator& world, const Files& files, const Log& log,
                                      std::span<const CountedCorpus> corpora, const Tokenizer& tokenizer,
                                      const Path& cache) {
+  if (corpora.empty())
+    throw_error(Fault::usage, "--tokenizer", "files", "standard input", "write the text to a file to count its tokens");
   std::vector<TokenCount> counts;
   for (const CountedCorpus& corpus : corpora) {
     const Path path = cache / cache_name(corpus, tokenizer);

@@ -30,7 +30,8 @@ struct TokenCount {
 };
 
 /// Counts the tokens of all corpora, before any transform. A corpus that is known in the folder `cache` is not read.
-/// Throws Error{data} as read_records. **Collective** over `world`; the result is the same on all ranks.
+/// Throws Error{usage} for no corpus, which is standard input, and Error{data} as read_records. **Collective** over
+/// `world`; the result is the same on all ranks.
 [[nodiscard]] std::vector<TokenCount> count_tokens(const comm::Communicator& world, const Files& files, const Log& log,
                                                    std::span<const CountedCorpus> corpora, const Tokenizer& tokenizer,
                                                    const Path& cache);

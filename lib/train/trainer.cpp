@@ -282,6 +282,10 @@ class Trainer {
         "target positions hold tokens",
         state_.cursor.pool.epoch + 1, loader.pools_in_epoch(), pool.steps, pool.examples, 100 * pool.fill,
         100 * pool.target_efficiency);
+    if (loader.pools_in_epoch() == 1 && pool.steps == 1)
+      context_.log.warn(
+          "an epoch is one step: the corpora have no more examples than batch.global_size takes, and the rest of the "
+          "step is empty; lower batch.global_size, or give more text");
     if (pool.oversized > 0) {
       context_.log.warn("{} examples of this pool are left out, because each is larger than batch.micro_size",
                         pool.oversized);

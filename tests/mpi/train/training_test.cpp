@@ -223,6 +223,16 @@ std::string warnings_of_run(const RunConfig& config) {
   });
 }
 
+TEST(Training, WarnsOfAStepThatTakesAllExamples) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  EXPECT_FALSE(says(warnings_of_run(config), "an epoch is one step"));
+  config.run_dir = (folder / "large").string();
+  config.batch.global_size = *config.batch.global_size * 1000;
+  const std::string said = warnings_of_run(config);
+  EXPECT_TRUE(world().rank() != 0 || says(said, "an epoch is one step"));
+}
+
 TEST(Validation, KeepsSamplesAndNamesACollapse) {
   const SharedFolder folder;
   RunConfig config = Material::get().config(folder / "run");

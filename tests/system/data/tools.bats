@@ -95,6 +95,7 @@ refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file
   run --separate-stderr "$apps/count" - <verses.en
   [ "$(result "['files'][0]['digest']")" = "$digest" ]
   "$apps/preprocess" mt.json
+  refused 2 "--tokenizer: expected files, got standard input" "$apps/count" --tokenizer run/spm.model - <verses.en
   run --separate-stderr on 3 "$apps/count" --tokenizer run/spm.model verses.en verses.en.gz
   [ "$status" -eq 0 ]
   tokens=$(result "['corpora']['$PWD/verses.en']['tgt_tokens']")
