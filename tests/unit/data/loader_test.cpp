@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -28,7 +29,7 @@ class ReleaseCounter : public Os {
 class Shards {
  public:
   Shards(spec::TokenLayout shape, const std::vector<std::size_t>& counts,
-         const std::vector<TransformConfig>& transforms = {})
+         const std::vector<TransformConfig>& transforms = {}, const std::function<void(DataConfig&)>& change = {})
       : tokenizer_(test::small_tokenizer(shape)), pairs_(shape == spec::TokenLayout::marian) {
     ShardIndex index;
     index.tokenizer = tokenizer_.digest();
@@ -43,6 +44,7 @@ class Shards {
       index.corpora.back().transforms = Pipeline{corpus, tokenizer_}.recipe();
     }
     Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
+    if (change) change(config);
     shards_ = TokenShards::open(Files{os_}, config, tokenizer_);
   }
   [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {},
@@ -456,7 +458,12 @@ TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
     BatchConfig config = sizes(512, 128);  // two rows of 64 a micro-batch
     config.documents = cut;
     Loader loader = shards.loader(config);
-    EXPECT_GT(loader.report().fill, cut == DocumentCut::split ? 0.99 : 0.5);
+    const double fill = loader.report().fill;
+    if (cut == DocumentCut::split) {
+      EXPECT_GT(fill, 0.99);
+    } else {
+      EXPECT_TRUE(fill > 0.5 && fill < 0.95) << fill;
+    }
     const Batch batch = loader.next().batches.at(0);
     EXPECT_EQ(batch.rows, 2);
     EXPECT_LE(batch.target_width, 64);
@@ -501,6 +508,25 @@ TEST(PoolMaker, MixesCorporaByTheTemperature) {
     EXPECT_NEAR(share_of_small(1), 0.2, 1e-9);
     EXPECT_GT(share_of_small(1e9), 0.4);
   }
+}
+
+TEST(PoolMaker, DrawsFromEachCorpusByItsWeightFromItsStartToItsEnd) {
+  const Shards shards{spec::TokenLayout::marian, {280, 70, 70}, {}, [](DataConfig& config) {
+                        config.corpora[0].weight = 0.25;
+                        config.corpora[1].start = {1, config::Period::Unit::epoch};
+                        config.corpora[2].end = {1, config::Period::Unit::epoch};
+                      }};
+  const BatchConfig batch = sizes(4000, 1000);
+  const PoolMaker maker{shards.all(), shards.vocabulary(), {.sizes = resolve_sizes(batch, 1), .batch = batch}};
+  EXPECT_THAT(maker.shares(), testing::Each(testing::DoubleNear(1 / 3., 1e-9)));
+  const auto drawn = [&](std::int64_t epoch) {
+    const auto pool = maker.make({.epoch = epoch});
+    std::vector<std::int64_t> counts = pool->next().drawn;
+    for (std::size_t c = 0; c < counts.size(); ++c) counts[c] -= pool->begin().drawn[c];
+    return counts;
+  };
+  EXPECT_THAT(drawn(0), testing::ElementsAre(testing::Gt(0), 0, testing::Gt(0)));
+  EXPECT_THAT(drawn(1), testing::ElementsAre(testing::Gt(0), testing::Gt(0), 0));
 }
 
 TEST(Loader, CountsPassesThroughEachCorpus) {
