@@ -94,6 +94,10 @@ refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file
   digest=$(result "['files'][0]['digest']")
   run --separate-stderr "$apps/count" - <verses.en
   [ "$(result "['files'][0]['digest']")" = "$digest" ]
+  for tool in count preprocess; do
+    refused 3 "at most 9999 bytes (data.unpacked_limit)" "$apps/$tool" mt.json --set data.corpora.0.source=verses.en.gz \
+      --set data.unpacked_limit=9999
+  done
   "$apps/preprocess" mt.json
   refused 2 "--tokenizer: expected files, got standard input" "$apps/count" --tokenizer run/spm.model - <verses.en
   run --separate-stderr on 3 "$apps/count" --tokenizer run/spm.model verses.en verses.en.gz

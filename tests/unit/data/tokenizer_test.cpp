@@ -103,6 +103,22 @@ TEST(TokenizerTraining, OfALanguageModelKeepsEveryByte) {
   }
 }
 
+TEST(TokenizerTraining, NormalizesAsItIsTold) {
+  const auto read_back = [](bool pairs, std::optional<Normalizer> normalizer) {
+    const spec::TokenLayout layout = pairs ? spec::TokenLayout::marian : spec::TokenLayout::llama;
+    TokenizerTraining training{.vocab_size = 400};
+    training.normalizer = normalizer;
+    const Tokenizer tokenizer =
+        Tokenizer::load(train_tokenizer(resolve_training(training, pairs), training_lines(), layout), {layout});
+    return tokenizer.decode(tokenizer.encode("the  earth"));
+  };
+  for (const bool pairs : {true, false}) {
+    EXPECT_EQ(read_back(pairs, Normalizer::identity), "the  earth");
+    EXPECT_EQ(read_back(pairs, Normalizer::nmt_nfkc), "the earth");
+    EXPECT_EQ(read_back(pairs, {}), pairs ? "the earth" : "the  earth");
+  }
+}
+
 TEST(TokenizerTraining, CharactersAndWordsArePieces) {
   const std::vector<std::string> lines = training_lines();
   const auto trained = [&](TokenizerType type) {
