@@ -1,5 +1,7 @@
 #include "data/placed_texts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -55,7 +57,10 @@ std::string PlacedTexts::read(const std::vector<Text>& side, const RecordPlace& 
   if (at > bytes.size() || place.bytes > bytes.size() - at) throw_changed_text(text.name, "other lines");
   const std::string_view found{reinterpret_cast<const char*>(bytes.data()) + at, place.bytes};
   if (!first_invalid_utf8(found)) return std::string{found};
-  if (rules_.invalid_utf8 == InvalidUtf8::reject) throw_changed_text(text.name, "invalid UTF-8");
+  if (rules_.invalid_utf8 == InvalidUtf8::reject) {
+    const auto lines = std::ranges::count(bytes.first(at), std::byte{'\n'});
+    throw_changed_text(text.name, fmt::format("invalid UTF-8 in line {}", lines + 1));
+  }
   return replace_invalid_utf8(found);
 }
 

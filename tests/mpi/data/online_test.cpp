@@ -166,7 +166,7 @@ TEST_F(Online, NoticesATextThatChanged) {
   text[text.size() - 5] = '\xff';
   folder_.write("verses.en", text);
   EXPECT_THAT(test::refusal(Fault::data, read_last),
-              HasSubstr("verses.en changed after it was counted: it has invalid"));
+              HasSubstr("verses.en changed after it was counted: it has invalid UTF-8 in line 300 now"));
   folder_.write("verses.en", text + "more\n");
   EXPECT_THAT(test::refusal(Fault::data, read_last), HasSubstr("another size"));
 }
