@@ -167,6 +167,7 @@ TEST_F(Online, NoticesATextThatChanged) {
   folder_.write("verses.en", text);
   EXPECT_THAT(test::refusal(Fault::data, read_last),
               HasSubstr("verses.en changed after it was counted: it has invalid UTF-8 in line 300 now"));
+  test::world().barrier("refused");  // all ranks have read the text before it changes again
   folder_.write("verses.en", text + "more\n");
   EXPECT_THAT(test::refusal(Fault::data, read_last), HasSubstr("another size"));
 }
