@@ -212,6 +212,26 @@ TEST(Training, ReportsHowOftenEachCorpusHasBeenRead) {
   }
 }
 
+TEST(Training, DrawsFromCorporaByTheTemperature) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  config.data.tokenizer_training.reset();
+  config.data.shards = folder / "shards";
+  config.data.mode = data::DataMode::online;
+  config.data.corpora.push_back(config.data.corpora[0]);
+  config.data.corpora[1].name = "small";
+  config.data.corpora[1].source = config.validation.sets[0].source;
+  config.data.corpora[1].target = config.validation.sets[0].target;
+  const auto small_to_large = [&](double temperature) {
+    config.data.temperature = temperature;
+    config.run_dir = (folder / fmt::format("run{}", temperature)).string();
+    const boost::json::value passes = train_run(config).figures.at("passes");
+    return passes.at("small").to_number<double>() / passes.at("verses").to_number<double>();
+  };
+  EXPECT_NEAR(small_to_large(1), 1, 0.5);
+  EXPECT_GT(small_to_large(1e9), 2);
+}
+
 /// What a run warns of on this rank.
 std::string warnings_of_run(const RunConfig& config) {
   Log log{world().rank(), LogLevel::warn};
