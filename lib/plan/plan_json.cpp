@@ -78,6 +78,7 @@ json::object json_of(const RunPlan& plan) {
       {"fits", json::value_from(chosen.fits)},
       {"warnings", json::value_from(warnings_of(plan))},
       {"largest_micro_size", json::value_from(plan.largest_micro_size)},
+      {"largest_preset", json::value_from(plan.largest_preset)},
       {"cure", plan.cure.empty() ? json::value(nullptr) : json::value(plan.cure)},
       {"layouts", json::value_from(plan.layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},

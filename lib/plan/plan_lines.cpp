@@ -110,6 +110,13 @@ void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
   lines.push_back(fmt::format("memory of a GPU: {} has {:.1f} GiB for a rank, after its CUDA context; {}",
                               plan.target.gpu->name, static_cast<double>(capacity) / gib,
                               size > 0 ? fitting : "no batch.micro_size fits"));
+  if (const std::optional<PresetPlan>& other = plan.largest_preset) {
+    const auto parameters = static_cast<double>(other->parameters);
+    const bool many = parameters >= 1e9;
+    lines.push_back(fmt::format(
+        "the largest model.preset that fits with these settings: {}, {:.3g} {} parameters, {:.1f} GiB", other->preset,
+        parameters / (many ? 1e9 : 1e6), many ? "G" : "M", static_cast<double>(other->total_bytes) / gib));
+  }
 }
 
 /// A block of lines: what a scheme takes, each figure with its name.

@@ -38,6 +38,23 @@ std::string setting_of(Scheme scheme) {
   return fmt::format("--set sharding.zero_stage={}", scheme == Scheme::stage_2 ? 2 : 3);
 }
 
+/// The largest preset that fits in the configured scheme, with all other settings. None where weights are given.
+std::optional<PresetPlan> largest_preset(const RunConfig& config, const spec::ModelSpec& spec,
+                                         const PlanTarget& target) {
+  std::optional<PresetPlan> largest;
+  if (config.init_from || config.lora || !config.freeze.empty()) return largest;
+  for (const spec::Preset preset : spec::presets_of(config.model.type)) {
+    RunConfig other = config;
+    other.model = spec::with_sizes(config.model, preset);
+    const spec::ModelSpec sized = spec_of(other, spec.architecture.vocabulary.pieces);
+    const SchemePlanner planner{other, sized, target};
+    const SchemePlan plan = planner.memory(scheme_of(config.sharding));
+    if (plan.total_bytes <= capacity_bytes(*target.gpu))
+      largest = {boost::describe::enum_to_string(preset, ""), planner.spaces().parameters, plan.total_bytes};
+  }
+  return largest;
+}
+
 /// Activations grow with the micro-batch, state and scratch do not.
 std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
   const StateMemory& state = plan.chosen().state;
@@ -388,6 +405,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
     const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
     plan.layouts = plan_layouts(same_step, spec, plan.sizes, target);
     plan.largest_micro_size = largest_micro_size(plan, config, shape);
+    plan.largest_preset = largest_preset(same_step, spec, target);
     if (!*plan.chosen().fits) plan.cure = Cure(same_step, spec, target, plan.sizes).find();
   }
   const optim::Schedule schedule = schedule_of(config);

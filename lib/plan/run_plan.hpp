@@ -29,6 +29,13 @@ struct LayoutPlan {
 };
 BOOST_DESCRIBE_STRUCT(LayoutPlan, (), (nodes, ranks, accumulation, idle_share, total_bytes, fits, step_s))
 
+/// A model of other sizes in the same run.
+struct PresetPlan {
+  std::string preset{};
+  std::int64_t parameters = 0, total_bytes = 0;
+};
+BOOST_DESCRIBE_STRUCT(PresetPlan, (), (preset, parameters, total_bytes))
+
 struct RunPlan {
   PlanTarget target;
   SpaceSizes spaces{};
@@ -46,9 +53,10 @@ struct RunPlan {
   std::vector<SchemePlan> comparisons{};  // schemes of other programs, if comparable
   std::vector<LayoutPlan> layouts{};      // with a GPU
   std::string cure{};                     // with a GPU, if the configured scheme does not fit: what to change
-  std::optional<std::int64_t> largest_micro_size{};         // with a GPU: that fits with the configured state; 0: none
-  std::vector<std::string> advice{};                        // on positions, sizes and learning rate
-  std::string peak_line{};                                  // of a schedule whose keys do not say its peak
+  std::optional<std::int64_t> largest_micro_size{};  // with a GPU: that fits with the configured state; 0: none
+  std::optional<PresetPlan> largest_preset{};  // with a GPU: of those that fit, where the sizes are free to choose
+  std::vector<std::string> advice{};           // on positions, sizes and learning rate
+  std::string peak_line{};                     // of a schedule whose keys do not say its peak
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
   std::int64_t adamw_state_bytes = 0;                       // of the fullest rank if it trained with AdamW in fp32
   std::int64_t checkpoint_bytes = 0;                        // of all shards

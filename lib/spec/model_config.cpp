@@ -19,8 +19,12 @@ constexpr std::pair<Preset, Sizes> presets[] = {
     {Preset::mt_tiny, {ModelType::encoder_decoder, 96, 384, 2, 2, 2, 2}},
     {Preset::mt_small, {ModelType::encoder_decoder, 192, 768, 4, 4, 3, 3}},
     {Preset::mt_base, {ModelType::encoder_decoder, 512, 2048, 8, 8, 6, 6}},
+    {Preset::mt_big, {ModelType::encoder_decoder, 1024, 4096, 16, 16, 6, 6}},
     {Preset::lm_tiny, {ModelType::decoder, 128, 384, 4, 2, 0, 2}},
     {Preset::lm_small, {ModelType::decoder, 288, 768, 6, 2, 0, 6}},
+    {Preset::lm_medium, {ModelType::decoder, 1024, 2816, 16, 8, 0, 24}},
+    {Preset::lm_1b, {ModelType::decoder, 2048, 8192, 32, 8, 0, 16}},
+    {Preset::lm_3b, {ModelType::decoder, 3072, 8192, 24, 8, 0, 28}},
     {Preset::mistral_7b, {ModelType::decoder, 4096, 14336, 32, 8, 0, 32}},
 };
 
@@ -56,8 +60,10 @@ constexpr std::array scaling_texts{
 
 constexpr std::array model_texts{
     config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
-    config::KeyText{
-        "preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
+    config::KeyText{"preset",
+                    "sizes by name: mt_tiny, mt_small, mt_base, mt_big, lm_tiny, lm_small, lm_medium, lm_1b, lm_3b, "
+                    "mistral_7b; single "
+                    "keys override it"},
     config::KeyText{"vocab_size",
                     "number of pieces; taken from the tokenizer, needed only to plan without one; with token_ids it "
                     "may be larger: ids beyond the tokenizer's occur in no text"},
@@ -282,6 +288,21 @@ VocabularyRule vocabulary_rule(const ModelConfig& config) {
                              : pre                             ? TokenLayout::pegasus
                                                                : TokenLayout::marian;
   return {layout, config.vocab_multiple, config.token_ids, config.token_ids ? config.vocab_size.value_or(0) : 0};
+}
+
+std::vector<Preset> presets_of(ModelType type) {
+  std::vector<Preset> found;
+  for (const auto& [preset, sizes] : presets)
+    if (sizes.type == type) found.push_back(preset);
+  return found;
+}
+
+ModelConfig with_sizes(ModelConfig config, Preset preset) {
+  config.preset = preset;
+  for (std::optional<std::int64_t>* size : {&config.width, &config.ff, &config.heads, &config.kv_heads,
+                                            &config.head_size, &config.encoder.layers, &config.decoder.layers})
+    size->reset();
+  return config;
 }
 
 std::int64_t width_of(const ModelConfig& config) { return config.width.value_or(sizes_of(config).width); }

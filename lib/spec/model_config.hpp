@@ -30,8 +30,9 @@ BOOST_DESCRIBE_ENUM(RopeScalingType, llama3)
 /// of the feed-forward part; full: the output of the first matrix as well; block: everything but the block's input.
 enum class Recompute { none, activation, full, block };
 BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
-enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
-BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
+enum class Preset { none, mt_tiny, mt_small, mt_base, mt_big, lm_tiny, lm_small, lm_medium, lm_1b, lm_3b, mistral_7b };
+BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, mt_big, lm_tiny, lm_small, lm_medium, lm_1b, lm_3b,
+                    mistral_7b)
 
 /// Largest size, number of layers and number of parameters that a configuration may set: far above any existing model,
 /// and their products fit 64 bits.
@@ -132,6 +133,11 @@ struct Architecture {
 
 /// Of the configuration or its preset; 0 if neither has one.
 [[nodiscard]] std::int64_t width_of(const ModelConfig& config);
+
+/// Those of a type, by size.
+[[nodiscard]] std::vector<Preset> presets_of(ModelType type);
+/// The same with the sizes of a preset.
+[[nodiscard]] ModelConfig with_sizes(ModelConfig config, Preset preset);
 
 /// Fills in defaults by type and preset. pieces: of the tokenizer. Throws Error{config} if sizes are missing, or if the
 /// model would have more than most_parameters.

@@ -1,6 +1,7 @@
 #include "plan/run_plan.hpp"
 
 #include <boost/json/serialize.hpp>
+#include <set>
 
 #include "formulas.hpp"
 #include "support/refusal.hpp"
@@ -216,9 +217,31 @@ TEST(RunPlan, PlansTranslationWithoutData) {
   EXPECT_GT(number(plan, "/schemes/stage_1/positions_per_s_per_gpu"), 0);
 }
 
+TEST(RunPlan, NamesTheLargestPresetThatFits) {
+  const std::vector<spec::Preset> presets = spec::presets_of(spec::ModelType::decoder);
+  std::set<std::string> named;
+  for (const plan::PlanTarget& where : {target(1, 1), target(16, 8), target(16, 8, "h200")}) {
+    const auto plan = plan_json(mistral({"model.preset=lm_tiny", "model.width=256"}), where);
+    const std::string name = text(plan, "/largest_preset/preset");
+    named.insert(name);
+    bool larger = false;
+    for (const spec::Preset preset : presets) {
+      const std::string other = boost::describe::enum_to_string(preset, "");
+      const auto of = plan_json(mistral({"model.preset=" + other}), where);
+      EXPECT_EQ(of.at_pointer("/fits").as_bool(), !larger) << other;
+      if (other != name) continue;
+      EXPECT_EQ(number(of, "/schemes/stage_1/total_bytes"), number(plan, "/largest_preset/total_bytes"));
+      larger = true;
+    }
+    EXPECT_TRUE(larger) << name;
+  }
+  EXPECT_GT(named.size(), 1U);
+  EXPECT_TRUE(plan_json(mistral({"init_from=ckpt"}), target(1, 1)).at_pointer("/largest_preset").is_null());
+}
+
 TEST(RunPlan, SaysNothingOfFittingWithoutAGpu) {
   const auto plan = plan_json(mistral(), {.layout = partition::Layout({4})});
-  for (const char* figure : {"/fits", "/run_s", "/largest_micro_size"})
+  for (const char* figure : {"/fits", "/run_s", "/largest_micro_size", "/largest_preset"})
     EXPECT_TRUE(plan.at_pointer(figure).is_null()) << figure;
   EXPECT_TRUE(plan.at_pointer("/layouts").as_array().empty());
   EXPECT_GT(number(plan, "/schemes/stage_1/total_bytes"), 0);
