@@ -101,16 +101,17 @@ TEST_P(FrozenOnRanks, SendNothingButGathersOfWhatRotates) {
 }
 
 TEST_P(FrozenOnRanks, ACheckpointBringsThemToAnotherLayout) {
-  Rank shared = rank_of(spec_);
-  for (std::uint64_t s = 0; s < 2; ++s) (void)shared.step(uneven_batches(spec_.architecture, 4, s), 1e-3);
+  const spec::ModelSpec spec = with_adapters(small_shape());  // dropout depends on the number of the step
+  Rank shared = rank_of(spec);
+  for (std::uint64_t s = 0; s < 2; ++s) (void)shared.step(uneven_batches(spec.architecture, 4, s), 1e-3);
   RankStore store{GetParam()};
   const checkpoint::Reader saved = store.save(shared);
-  Rank alone{spec_};
+  Rank alone{spec};
   for (const train::UnitBuffers& unit : alone.buffers().units()) unit.shard.master.zero_();
   load(alone, saved);
   EXPECT_EQ(alone.weights(), shared.weights());
   EXPECT_EQ(alone.first_moments(), shared.first_moments());
-  const auto next = uneven_batches(spec_.architecture, 4, 9);
+  const auto next = uneven_batches(spec.architecture, 4, 9);
   EXPECT_NEAR(alone.step(next, 1e-3).loss_sum, shared.step(next, 1e-3).loss_sum, 1e-2);
 }
 
