@@ -13,7 +13,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t index_version = 3;
+constexpr std::int64_t index_version = 4;
 
 Digest digest_at(const json::value& value) { return Digest::from_hex(std::string_view{value.as_string()}).value(); }
 
@@ -114,8 +114,8 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
     throw_error(Fault::data, folder.string(), "token shards", "none, or an unfinished folder",
                 "run preprocess with the same configuration");
   const auto refuse = [&](std::string got) {
-    throw_error(Fault::corrupt, path.string(), "an index of token shards, version 3", std::move(got),
-                "remove its folder and run preprocess");
+    throw_error(Fault::corrupt, path.string(), fmt::format("an index of token shards, version {}", index_version),
+                std::move(got), "remove its folder and run preprocess");
   };
   try {
     const json::value value = json::parse(files.read_text(path));

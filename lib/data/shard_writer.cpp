@@ -42,7 +42,7 @@ void ShardWriter::add(Side& side, std::string_view text, std::span<const std::in
       side.values.append(reinterpret_cast<const char*>(&value), value_width_);
     }
   }
-  side.offsets.push_back(side.values.size() / value_width_);
+  side.offsets.push_back(narrow<std::uint32_t>(side.values.size() / value_width_));
   side.lengths.push_back(longest);
   side.ids += longest;
   side.longest = std::max(side.longest, longest);

@@ -16,7 +16,7 @@ namespace argosy::data {
 /// The first 256 bytes as they stand in the file. A value is an id, or a byte of text where value_width is 1.
 struct ShardHeader {
   static constexpr std::array<char, 8> own_magic{'A', 'R', 'G', 'T', 'O', 'K', 'E', 'N'};
-  static constexpr std::uint32_t own_version = 3;
+  static constexpr std::uint32_t own_version = 4;
   static constexpr std::uint32_t has_loss = 1, has_places = 2;  // flags
 
   std::array<char, 8> magic = own_magic;
@@ -63,7 +63,7 @@ class ShardWriter {
 
  private:
   struct Side {
-    std::vector<std::uint64_t> offsets{0};
+    std::vector<std::uint32_t> offsets{0};
     std::vector<std::uint32_t> lengths;
     std::string values;
     std::uint64_t ids = 0;

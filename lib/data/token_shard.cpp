@@ -48,7 +48,8 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != ShardHeader::own_magic) refuse(path, "a token shard", "another kind of file");
   if (header.version > ShardHeader::own_version)
-    refuse(path, "a token shard of version 3", fmt::format("version {}", header.version));
+    refuse(path, fmt::format("a token shard of version {}", ShardHeader::own_version),
+           fmt::format("version {}", header.version));
   const bool is_first = header.version <= 1;  // which had no digest of the header
   if (!is_first && digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
     refuse_damaged(path, "its header");
@@ -80,7 +81,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
     side->ids = is_source ? header.source_ids : header.target_ids;
     side->longest = is_source ? header.longest_source : header.longest_target;
     side->lengths = section(header.examples * sizeof(std::uint32_t));
-    side->offsets = section((header.examples + 1) * sizeof(std::uint64_t));
+    side->offsets = section((header.examples + 1) * sizeof(std::uint32_t));
     side->at = section(side->values * header.value_width);
   }
   if ((header.flags & ShardHeader::has_loss) != 0 && !has_places) shard.loss_ = section((header.target_values + 7) / 8);
@@ -122,8 +123,9 @@ void TokenShard::check_block(std::uint64_t block) const {
 
 TokenShard::Range TokenShard::range_of(const Side& side, std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  touch(side.offsets + example * sizeof(std::uint64_t), 2 * sizeof(std::uint64_t));
-  const auto begin = load<std::uint64_t>(side.offsets, example), end = load<std::uint64_t>(side.offsets, example + 1);
+  touch(side.offsets + example * sizeof(std::uint32_t), 2 * sizeof(std::uint32_t));
+  const auto begin = std::uint64_t{load<std::uint32_t>(side.offsets, example)};
+  const auto end = std::uint64_t{load<std::uint32_t>(side.offsets, example + 1)};
   if (begin > end || end > side.values)
     refuse(path_, fmt::format("example {} within {} values", example, side.values),
            fmt::format("{} to {}", begin, end));

@@ -9,8 +9,8 @@
 namespace argosy::data {
 namespace {
 
-/// The file with lengths and digests that fit what its header says, so that what lies behind them is reached; empty
-/// where its header promises more than a small file.
+/// The file with version, lengths and digests that fit what its header says, so that what lies behind them is reached;
+/// empty where its header promises more than a small file.
 std::vector<std::byte> fitting(Bytes bytes) {
   constexpr std::uint64_t largest = 1U << 20U;
   ShardHeader header;
@@ -19,7 +19,8 @@ std::vector<std::byte> fitting(Bytes bytes) {
   if (std::max({header.examples, header.source_values, header.target_values}) > largest || header.value_width > 8)
     return {};
   const auto side = [&](std::uint64_t values) {
-    return padded_to_8(header.examples * 4) + (header.examples + 1) * 8 + padded_to_8(values * header.value_width);
+    return padded_to_8(header.examples * 4) + padded_to_8((header.examples + 1) * 4) +
+           padded_to_8(values * header.value_width);
   };
   const std::uint64_t body_end =
       sizeof header + padded_to_8((header.examples + 7) / 8) + (header.sides == 1 ? 0 : side(header.source_values)) +
@@ -28,6 +29,8 @@ std::vector<std::byte> fitting(Bytes bytes) {
       padded_to_8(header.note_bytes);
   if (body_end > largest) return {};
 
+  header.magic = ShardHeader::own_magic;
+  header.version = ShardHeader::own_version;
   std::vector<std::byte> file(bytes.begin(), bytes.end());
   file.resize(body_end);
   for (std::uint64_t block = 0; block < shard_blocks(body_end); ++block) {

@@ -186,9 +186,9 @@ TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
 
 TEST_F(Damage, ExtremeOffsetsAndLengthsAreRefused) {
   const std::size_t lengths = sizeof(ShardHeader) + 8, offsets = lengths + 22 * 4;
-  for (const std::uint64_t value : extremes) {
-    const std::string far = forged(offsets + 8, value == 0 ? 1000 : value),
-                      lengthy = forged(lengths + 4, static_cast<std::uint32_t>(value));
+  for (const std::uint64_t extreme : extremes) {
+    const auto value = static_cast<std::uint32_t>(extreme);
+    const std::string far = forged(offsets + 4, value == 0 ? 1000U : value), lengthy = forged(lengths + 4, value);
     const auto read = [&] {
       std::vector<std::int32_t> ids;
       TokenShard::of_bytes(as_bytes(far), "x.tokens").source(1, ids);

@@ -26,7 +26,7 @@ TEST(TokenShard, HasTheBytesOfTheFormatPage) {
   const std::string file = one_pair();
   const auto bytes = [&](std::size_t from, std::size_t size) { return file.substr(from, size); };
   using namespace std::string_literals;
-  EXPECT_EQ(bytes(0, 16), "ARGTOKEN\3\0\0\0\2\0\0\0"s);
+  EXPECT_EQ(bytes(0, 16), "ARGTOKEN\4\0\0\0\2\0\0\0"s);
   EXPECT_EQ(bytes(16, 16), "\2\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes(32, 16), "\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes(0x100, 8), "\1\0\0\0\0\0\0\0"s);
@@ -34,15 +34,15 @@ TEST(TokenShard, HasTheBytesOfTheFormatPage) {
   EXPECT_EQ(bytes(120, 12), "\2\0\0\0\3\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes(132, 108), std::string(108, '\0'));
   EXPECT_EQ(bytes(0x108, 8), "\2\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x110, 16), "\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x120, 8), "\5\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x128, 8), "\3\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x130, 16), "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x140, 8), "\7\0\10\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x148, 8), "{}\0\0\0\0\0\0"s);
-  const std::uint64_t block = hash64(std::string_view{file}.substr(0x100, 0x50));
-  EXPECT_EQ(bytes(0x150, 8), (std::string{reinterpret_cast<const char*>(&block), 8}));
-  EXPECT_EQ(file.size(), 0x158U);
+  EXPECT_EQ(bytes(0x110, 8), "\0\0\0\0\2\0\0\0"s);
+  EXPECT_EQ(bytes(0x118, 8), "\5\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x120, 8), "\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x128, 8), "\0\0\0\0\3\0\0\0"s);
+  EXPECT_EQ(bytes(0x130, 8), "\7\0\10\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x138, 8), "{}\0\0\0\0\0\0"s);
+  const std::uint64_t block = hash64(std::string_view{file}.substr(0x100, 0x40));
+  EXPECT_EQ(bytes(0x140, 8), (std::string{reinterpret_cast<const char*>(&block), 8}));
+  EXPECT_EQ(file.size(), 0x148U);
   EXPECT_EQ(bytes(48, 16), std::string(reinterpret_cast<const char*>(tokenizer_digest.bytes.data()), 16));
 }
 
@@ -271,10 +271,10 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   write_index();
   EXPECT_THAT(refused(Fault::corrupt), HasSubstr("4.tokens"));
   const Path index = shard_index_path(folder_.path());
-  files_.write_atomically(index, R"({"version": 3})");
-  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
   files_.write_atomically(index, R"({"version": 4})");
-  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 4"));
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
+  files_.write_atomically(index, R"({"version": 5})");
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 5"));
   files_.write_atomically(index, R"({"version": 2})");
   EXPECT_THAT(refused(Fault::data), HasSubstr("got version 2"));
   files_.remove(index);
