@@ -152,9 +152,10 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   std::optional<Example> plain;  // what follows is made again while training
   if (stored_at_ < transforms_.size()) plain = example;
   Example& made = plain ? *plain : example;
-  const Lengths drawn = is_planned_by_draws_ ? longest_drawn(made) : Lengths{};
+  Lengths drawn;
   plan.longest = lengths_of(made);
   for (std::size_t i = stored_at_; i < transforms_.size(); ++i) {
+    if (i == first_random_ && is_planned_by_draws_) drawn = longest_drawn(made);
     const Lengths before = lengths_of(made);
     if (leaves_out(made, i)) return plan;
     if (i < tokenizer_at_) continue;
@@ -193,7 +194,7 @@ Lengths Pipeline::longest_drawn(const Example& text) const {
   const std::uint64_t seed = hash64(text.target_text, hash64(text.source_text));
   for (std::uint64_t draw = 0; draw < draws; ++draw) {
     Example made = text;
-    for (std::size_t i = stored_at_; i < tokenizer_at_; ++i)
+    for (std::size_t i = first_random_; i < tokenizer_at_; ++i)
       static_cast<void>(apply(i, made, Draw{.seed = seed, .epoch = draw, .example = 0}));
     static_cast<void>(apply(tokenizer_at_, made, std::nullopt));
     source.add(static_cast<double>(made.source.size()));

@@ -68,8 +68,8 @@ class Pipeline {
   [[nodiscard]] bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
 
  private:
-  /// How long hardly any draw of its random transforms on text makes an example: by mean and deviation of a few draws,
-  /// not much above the longest of them, which may be one of two.
+  /// How long hardly any draw makes an example, as it comes to the first transform that draws: by mean and deviation of
+  /// a few draws, not much above the longest of them, which may be one of two.
   [[nodiscard]] Lengths longest_drawn(const Example& text) const;
 
   Transforms transforms_;  // on text, the one that tokenizes, on ids

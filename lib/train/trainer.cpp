@@ -21,6 +21,7 @@
 #include "train/process.hpp"
 #include "train/profile_report.hpp"
 #include "train/progress.hpp"
+#include "train/reading.hpp"
 #include "train/run_parts.hpp"
 #include "train/saver.hpp"
 #include "train/start_agreement.hpp"
@@ -78,7 +79,8 @@ class Trainer {
                                                    optim::whole_units(config_.optimizer, run_.model->spec()));
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
                          forward = plan::plan_forward(shape, run_.choices.scheme);
-    announce_data(loader);
+    reading_.emplace(context_, *run_.shards);
+    reading_->announce(loader, state_.cursor.pool.epoch + 1);
     progress_.emplace(
         context_,
         telemetry::Metrics::Setup{
@@ -113,7 +115,7 @@ class Trainer {
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !has_its_length();
       if (stopped) context_.log.info("stopping after step {}: {}", state_.step, run_.stop->reason());
-      if (std::floor(state_.epoch) > std::floor(before.epoch)) log_passes();
+      if (std::floor(state_.epoch) > std::floor(before.epoch)) reading_->log_passes();
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || has_its_length();
       const bool improved = state_.owes_validation && !stopped && validate(runner, forward);
       finished = is_finished();
@@ -271,27 +273,6 @@ class Trainer {
     });
   }
 
-  void announce_data(const data::Loader& loader) const {
-    const std::vector<data::TokenShards::Corpus>& corpora = run_.shards->corpora();
-    for (std::size_t c = 0; c < corpora.size(); ++c)
-      context_.log.info("corpus {}: {} examples, {:.1f} % of those drawn", corpora[c].name, corpora[c].size,
-                        100 * loader.shares()[c]);
-    const data::PoolSource::Report& pool = loader.report();
-    context_.log.info(
-        "epoch {}, of {} pools: {} steps, {} examples in this one; micro-batches are {:.1f} % full, and {:.1f} % of "
-        "target positions hold tokens",
-        state_.cursor.pool.epoch + 1, loader.pools_in_epoch(), pool.steps, pool.examples, 100 * pool.fill,
-        100 * pool.target_efficiency);
-    if (loader.pools_in_epoch() == 1 && pool.steps == 1)
-      context_.log.warn(
-          "an epoch is one step: the corpora have no more examples than batch.global_size takes, and the rest of the "
-          "step is empty; lower batch.global_size, or give more text");
-    if (pool.oversized > 0) {
-      context_.log.warn("{} examples of this pool are left out, because each is larger than batch.micro_size",
-                        pool.oversized);
-    }
-  }
-
   /// The totals of the step over all ranks. **Collective** where the plan does not know them.
   data::StepBatches next_batches(data::Loader& loader) const {
     data::StepBatches step = loader.next();
@@ -307,31 +288,13 @@ class Trainer {
     return step;
   }
 
-  /// How often each corpus has been read: many repeats come before overfitting.
-  [[nodiscard]] json::object passes() const {
-    json::object passes;
-    for (std::size_t c = 0; c < passes_.size(); ++c) passes[run_.shards->corpora()[c].name] = passes_[c];
-    return passes;
-  }
-  void log_passes() const {
-    std::string text;
-    for (const auto& [name, times] : passes())
-      text += fmt::format("{}{} {:.2f} times", text.empty() ? "" : ", ", std::string_view{name}, times.as_double());
-    context_.log.info("corpora read so far: {}{}", text,
-                      noise_.share_without() > 0
-                          ? fmt::format("; {:.2f} % of the examples without noise", 100 * noise_.share_without())
-                          : "");
-  }
-
   StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
                        const optim::SkipGuard& guard, Saver& saver) {
     RunState next = state_;
     ++next.step;
     next.cursor = batches.next;
     next.epoch = batches.epochs_done;
-    passes_ = batches.passes;
-    const std::string advice = noise_.on_batches(batches.batches);
-    if (context_.is_root() && !advice.empty()) context_.log.warn("{}", advice);
+    reading_->add(batches);
     next.src_tokens += batches.totals.src_tokens;
     next.tgt_tokens += batches.totals.tgt_tokens;
     next.padded_tokens += batches.totals.padded_tokens;
@@ -367,7 +330,7 @@ class Trainer {
     const EvaluatedModel model{
         .nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
         .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }};
-    return validator_->validate(state_, model, passes_, *progress_);
+    return validator_->validate(state_, model, reading_->passes(), *progress_);
   }
 
   /// The sections of a checkpoint of this step.
@@ -466,8 +429,7 @@ class Trainer {
       for (const std::string& line : lines_of(profiled_, rates)) context_.log.plain(line);
       report.figures["profile"] = json_of(profiled_, rates);
     }
-    if (steps > 0) report.figures["passes"] = passes();
-    if (!run_.shards->is_exact()) report.figures["without_noise"] = noise_.share_without();
+    reading_->add_figures(report.figures);
     if (steps == 0) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
     return report;
   }
@@ -485,8 +447,7 @@ class Trainer {
   json::object memory_;               // measured and planned
   ProfiledSteps profiled_;            // with --profile: those after the first few
   std::int64_t steps_taken_ = 0;
-  std::vector<double> passes_;  // through each corpus; empty before the first step
-  NoiseAdvice noise_;
+  std::optional<Reading> reading_;
 };
 
 }  // namespace

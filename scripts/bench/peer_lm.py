@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from peer_mt import KEEP_MEMORY, Metrics  # of the same folder
+from peer_mt import KEEP_MEMORY, VALIDATIONS, Metrics  # of the same folder
 
 if __name__ == "__main__" and any(os.environ.get(name) != value for name, value in KEEP_MEMORY.items()):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
@@ -25,8 +25,6 @@ if __name__ == "__main__" and any(os.environ.get(name) != value for name, value 
 import sentencepiece
 import torch
 from peer_train import Model
-
-VALIDATIONS = 8
 
 
 def initial_weights(options, vocabulary):

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
 #include "data/preprocess.hpp"
+#include "support/captured.hpp"
 #include "support/shared_folder.hpp"
 #include "support/small_text.hpp"
 #include "train/trainer.hpp"
@@ -143,6 +144,27 @@ inline train::TrainOptions stop_behind(std::int64_t step, int rank, const train:
     if (world().rank() == rank) std::raise(SIGTERM);
   };
   return behind(step, stop, options);
+}
+
+/// What a run warns of on this rank.
+inline std::string warnings_of_run(const plan::RunConfig& config) {
+  Log log{world().rank(), LogLevel::warn};
+  const Clock clock;
+  const StopSignals stop;
+  return stderr_of([&] {
+    comm::Context context{world(), topology(Hierarchy::flat), log, Files::system(), clock, stop};
+    (void)train::run_training(context, config, {});
+  });
+}
+
+/// The run's text as two corpora, read online.
+inline plan::RunConfig with_two_corpora(const SharedFolder& folder) {
+  plan::RunConfig config = Material::get().config(folder / "run");
+  config.data.tokenizer_training.reset();
+  config.data.shards = folder / "shards";
+  config.data.mode = data::DataMode::online;
+  config.data.corpora.push_back(config.data.corpora[0]);
+  return config;
 }
 
 }  // namespace argosy::test

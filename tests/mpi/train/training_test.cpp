@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "mpi/train/material.hpp"
-#include "support/captured.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
 
@@ -169,159 +168,6 @@ TEST_F(Reductions, AllTrainAndANarrowWireShows) {
   EXPECT_EQ(exact != narrow, world().size() > 1);
 }
 
-TEST(Validation, PutsThePrefixesOfACorpusBeforeTheLines) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  config.data.tokenizer_training.reset();
-  config.data.shards = folder / "shards";
-  config.data.mode = data::DataMode::online;
-  config.data.corpora.push_back(config.data.corpora[0]);
-  config.data.corpora[0].source_prefix = {"▁"};
-  config.data.corpora[1].name = "plain";
-  config.validation.metrics = {plan::Metric::loss, plan::Metric::chrf};
-  std::vector<plan::ValidationSet>& sets = config.validation.sets;
-  sets.push_back(sets[0]);
-  sets[0].corpus = "verses";
-  sets[1].corpus = "plain";
-  (void)train_run(config);
-  const boost::json::object metrics =
-      checkpoint::Reader{Files::system(), folder / "run/export/000000006"}.sections().metrics;
-  const std::string path = sets[0].source.items[0] + "-" + sets[0].target.value().items[0];
-  EXPECT_NE(metrics.at(path + "#1").at("loss"), metrics.at(path + "#2").at("loss"));
-  EXPECT_GT(metrics.at(path + "#1").at("chrf").to_number<double>(), 0);
-
-  sets[0].corpus = "plain";
-  config.run_dir = (folder / "alike").string();
-  (void)train_run(config);
-  const boost::json::object alike =
-      checkpoint::Reader{Files::system(), folder / "alike/export/000000006"}.sections().metrics;
-  EXPECT_EQ(alike.at(path + "#1"), alike.at(path + "#2"));
-  EXPECT_EQ(alike.at(path + "#2"), metrics.at(path + "#2"));
-}
-
-TEST(Training, ReportsHowOftenEachCorpusHasBeenRead) {
-  const SharedFolder folder;
-  const RunConfig config = Material::get().config(folder / "run");
-  const train::TrainReport report = train_run(config);
-  double epoch = 0;
-  for (const boost::json::object& line : metrics_lines(folder / "run")) {
-    if (const auto* value = line.if_contains("epoch")) epoch = value->to_number<double>();
-  }
-  if (world().rank() == 0) {
-    EXPECT_NEAR(report.figures.at("passes").at("verses").to_number<double>(), epoch, 0.02);
-  }
-}
-
-TEST(Training, DrawsFromCorporaByTheTemperature) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  config.data.tokenizer_training.reset();
-  config.data.shards = folder / "shards";
-  config.data.mode = data::DataMode::online;
-  config.data.corpora.push_back(config.data.corpora[0]);
-  config.data.corpora[1].name = "small";
-  config.data.corpora[1].source = config.validation.sets[0].source;
-  config.data.corpora[1].target = config.validation.sets[0].target;
-  const auto small_to_large = [&](double temperature) {
-    config.data.temperature = temperature;
-    config.run_dir = (folder / fmt::format("run{}", temperature)).string();
-    const boost::json::value passes = train_run(config).figures.at("passes");
-    return passes.at("small").to_number<double>() / passes.at("verses").to_number<double>();
-  };
-  EXPECT_NEAR(small_to_large(1), 1, 0.5);
-  EXPECT_GT(small_to_large(1e9), 2);
-}
-
-/// What a run warns of on this rank.
-std::string warnings_of_run(const RunConfig& config) {
-  Log log{world().rank(), LogLevel::warn};
-  const Clock clock;
-  const StopSignals stop;
-  return stderr_of([&] {
-    comm::Context context{world(), topology(Hierarchy::flat), log, Files::system(), clock, stop};
-    (void)train::run_training(context, config, {});
-  });
-}
-
-TEST(Training, WarnsOfAStepThatTakesAllExamples) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  EXPECT_FALSE(says(warnings_of_run(config), "an epoch is one step"));
-  config.run_dir = (folder / "large").string();
-  config.batch.global_size = *config.batch.global_size * 1000;
-  const std::string said = warnings_of_run(config);
-  EXPECT_TRUE(world().rank() != 0 || says(said, "an epoch is one step"));
-}
-
-TEST(Validation, KeepsSamplesAndNamesACollapse) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  config.schedule.lr = 1e-12;  // random weights translate everything alike
-  config.optimizer.ema = 0.5;
-  config.validation.samples = 2;
-  config.validation.collapse = true;
-  const std::string said = warnings_of_run(config);
-  EXPECT_TRUE(world().rank() != 0 || says(said, "the model has"));
-  int validations = 0;
-  for (const boost::json::object& line : metrics_lines(folder / "run")) {
-    if (!line.contains("validation")) continue;
-    ++validations;
-    const boost::json::array& samples = line.at("samples").as_array();
-    ASSERT_EQ(samples.size(), 2);
-    for (const char* key : {"source", "reference", "translation"}) EXPECT_FALSE(samples[1].at(key).as_string().empty());
-    EXPECT_NE(samples[0].at("source"), samples[1].at("source"));
-    EXPECT_TRUE(line.at("figures").as_object().contains("repeating"));
-    EXPECT_FALSE(line.at("figures").as_object().contains("chrf"));
-  }
-  EXPECT_EQ(validations, world().rank() == 0 ? 4 : 0) << "two, of the weights and of their mean";
-
-  config.run_dir = (folder / "quiet").string();
-  config.validation.samples = 0;
-  config.validation.collapse = false;
-  EXPECT_FALSE(says(warnings_of_run(config), "the model has"));
-  for (const boost::json::object& line : metrics_lines(folder / "quiet")) {
-    EXPECT_FALSE(line.contains("samples"));
-    EXPECT_FALSE(line.contains("validation") && line.at("figures").as_object().contains("repeating"));
-  }
-}
-
-TEST(Validation, RunsTheUsersCommandOnEachExport) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  config.checkpoint.export_interval.count = 3;
-  config.validation.command = {
-      .run = "sleep 0.1; [ -f \"$ARGOSY_EXPORT/MANIFEST.json\" ] && echo \"{\\\"seen\\\": $ARGOSY_STEP}\"",
-      .limit_s = 60};
-  EXPECT_EQ(train_run(config).exit, Exit::ok);
-  double last = 0;
-  for (const boost::json::object& line : metrics_lines(folder / "run")) {
-    if (!line.contains("validation") || line.at("validation").as_string() != "command") continue;
-    last = line.at("figures").at("seen").to_number<double>();
-    EXPECT_EQ(line.at("figures").at("export_step").to_number<double>(), last);
-  }
-  EXPECT_EQ(last, world().rank() == 0 ? 6 : 0);
-
-  config.run_dir = (folder / "slow").string();
-  config.validation.command = {.run = "sleep 60", .limit_s = 0.3};
-  const std::string said = warnings_of_run(config);
-  EXPECT_TRUE(world().rank() != 0 || says(said, "the command: expected done within 0.3 s"));
-}
-
-// The set is of other text than the training, whose loss falls alone.
-TEST(Validation, NamesTextThatIsLearntByHeart) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  config.schedule.lr = 1e-2;
-  config.schedule.length.count = 200;
-  config.validation.interval.count = 20;
-  config.validation.sets.front() = {.source = folder.write("other.en", "zqx jvk qqz\n").string(),
-                                    .target = folder.write("other.es", "vxq kkj xzz qvj\n").string()};
-  const std::string said = warnings_of_run(config);
-  if (world().rank() != 0) return;
-  EXPECT_TRUE(says(said, "quarter below the loss of other.en", "corpus verses has been read"));
-  EXPECT_TRUE(says(said, "the loss of other.en (", "was worse than its best"));
-}
-
 TEST(ShiftedPositions, AreThoseOfTrainingAloneAndNeedRoom) {
   const SharedFolder folder;
   const auto first_losses = [&](const std::string& name, std::int64_t most) {
@@ -351,24 +197,6 @@ TEST(ShiftedPositions, AreThoseOfTrainingAloneAndNeedRoom) {
   config.model.position_shift_max = 490;
   EXPECT_TRUE(says(refusal(Fault::data, [&] { (void)train_run(config); }), "corpus verses, pair 1",
                    "pairs of at most 10 pieces", "model.position_shift_max"));
-}
-
-TEST(LongLines, AreNamedBeforeTheFirstStep) {
-  const SharedFolder folder;
-  RunConfig config = Material::get().config(folder / "run");
-  const auto refused = [&](const std::string& where) {
-    const std::string said = refusal(Fault::data, [&] { (void)train_run(config); });
-    EXPECT_THAT(said, HasSubstr(where));
-    EXPECT_THAT(said, HasSubstr("model.max_positions"));
-  };
-  std::string line = "In the beginning";
-  for (int i = 0; i < 600; ++i) line += " and";
-  config.validation.sets[0].source = folder.write("long.en", "God said\n" + line + "\n").string();
-  config.validation.sets[0].target = folder.write("long.es", "Dios dijo\ny\n").string();
-  config.model.max_positions = 500;
-  refused("long.en:2");
-  config.model.max_positions = 8;
-  refused("corpus verses, pair 1");
 }
 
 TEST_F(Reductions, KeysBecomeOptionsOfTheCollectives) {
