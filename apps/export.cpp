@@ -1,44 +1,10 @@
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
-
 #include "export_app.hpp"
+#include "with_torch.hpp"
 
-/// Converts models without LibTorch, so that it starts fast and in little memory. To run a model needs LibTorch: such a
-/// command line runs export_verified in this process, before MPI starts.
-namespace {
-
-using namespace argosy;
-
-/// A wrong command line is reported by run_export.
-bool runs_the_model(int argc, char** argv) {
-  app::ExportCommand command;
-  try {
-    command.cli.parse(argc, argv);
-  } catch (const CLI::Error&) {
-    return false;
-  }
-  return command.runs_the_model();
-}
-
-}  // namespace
-
+/// Converts models without LibTorch; export_verified has it.
 int main(int argc, char** argv) {
-  Path verifying;
-  std::string why_not;
-  if (runs_the_model(argc, argv)) {
-    std::error_code none;
-    verifying = std::filesystem::read_symlink("/proc/self/exe", none).replace_filename("export_verified");
-    execv(verifying.c_str(), argv);  // returns only when it fails
-    why_not = std::strerror(errno);
-  }
-  return app::run_export(argc, argv, [&]() -> model::Forward {
-    throw_claim(Fault::usage,
-                fmt::format("{}, which runs the model, cannot be started: {}", verifying.string(), why_not),
-                verifying.string(), "the program export_verified", why_not,
-                "build Argosy with LibTorch, or omit --verify, --vocab-trim and --vocab-extend");
-  });
+  using namespace argosy;
+  app::TorchProgram verified{"export_verified", "--verify, --vocab-trim and --vocab-extend"};
+  verified.run_if_needed<app::ExportCommand>(argc, argv);
+  return app::run_export(argc, argv, [&]() -> model::Forward { verified.refuse(); });
 }

@@ -69,12 +69,16 @@ inline int run_export(int argc, char** argv, const std::function<model::Forward(
     const interchange::Format& chosen = interchange::format_named(command.format);
     const model::Forward forward = command.runs_the_model() ? make_forward() : model::Forward{};
     if (command.verify) command.options.verify_with = forward;
-    const model::StoredModel source = interchange::open_source(context, command.from, command.ema);
+    const model::StoredModel source = interchange::open_source(context, command.from, command.ema, command.task);
     if (command.print_model) {
       context.print(detail::model_text(source.config));
       context.print_result("export", {{"printed", "model"}});
       return Exit::ok;
     }
+    command.options.quantization = command.quantization.value_or(interchange::default_quantization(chosen, source));
+    if (!command.quantization && !chosen.is_unlisted)
+      context.log.info("weights are written as {}, in which the model was trained; --quantization sets another type",
+                       boost::describe::enum_to_string(command.options.quantization, ""));
     const auto changed = detail::changed_vocabulary(context, source, command, forward);
     const interchange::ExportReport report =
         chosen.write(context, changed ? changed->model : source, command.out, command.options);
@@ -91,6 +95,7 @@ inline int run_export(int argc, char** argv, const std::function<model::Forward(
       figures["verified"] = true;
       figures["tensors_compared"] = *report.verified;
     }
+    if (!source.task.empty()) figures["task"] = source.task;
     if (changed) figures["vocabulary"] = detail::figures_of(changed->figures);
     context.print_result("export", std::move(figures));
     return Exit::ok;

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,9 @@ struct ExportCommand {
   [[nodiscard]] bool runs_the_model() const { return verify || !trim.empty() || !extend.empty(); }
 
   CLI::App cli{"Converts a model between Argosy's checkpoints and the formats of other programs."};
-  std::string from, format = "ct2", out;
+  std::string from, format = "ct2", out, task;
   interchange::ExportOptions options;
+  std::optional<interchange::Quantization> quantization;
   bool ema = false, verify = false, print_model = false;
   std::vector<Path> trim, texts;
   std::int64_t min_count = 1;
@@ -40,9 +42,8 @@ inline constexpr std::string_view export_examples =
     "  mpiexec -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by 4 ranks\n"
     "  apps/export CKPT --out model --verify                           # reads the folder back and compares it\n"
     "  apps/export CKPT --format argosy --out small --vocab-trim text.en text.fr   # a smaller vocabulary\n"
-    "  apps/export CKPT --format argosy --out large --vocab-extend pieces --vocab-text text.en   # new pieces, to "
-    "train "
-    "on\n"
+    "  apps/export CKPT --format argosy --out large --vocab-extend pieces --vocab-text text.en   # new pieces\n"
+    "  apps/export CKPT --task en-fr --format hf --out en-fr            # one direction of a model of several\n"
     "  apps/export --from hf:DIR --format argosy --out CKPT             # weights of others, to translate or "
     "fine-tune\n"
     "  apps/export --from hf:DIR --print-model                          # what `model` must say to fine-tune it\n";
@@ -65,15 +66,16 @@ inline ExportCommand::ExportCommand() {
   });
   take_names<interchange::Quantization>(
       cli.add_option(
-             "--quantization", options.quantization,
+             "--quantization", quantization,
              "element type of the weights: float32 | float16 | bfloat16; ct2 alone: int8 | int16 | int8_float32 | "
              "int8_float16 | int8_bfloat16 (int8 matrices with all else in that type)")
-          ->default_str("float32"));
+          ->default_str("the type in which the model was trained"));
   cli.add_option("--max-shard-size", options.max_shard_bytes,
                  "hf: weights beyond this size go into several files; a number of bytes, or 500MB, 2GB")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  add_task_option(cli, task, "What it read before each source (tasks.source_prefix) is not a part of the export");
   cli.add_flag("--ema", ema, "export the running means (optimizer.ema) instead of the weights");
   cli.add_flag(
       "--verify", verify,

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-/// Options whose values are enumerators.
+/// Options that several tools have, and those whose values are enumerators.
 namespace argosy::app {
 
 /// Takes an enumerator by its name.
@@ -30,6 +30,15 @@ void take_names(CLI::Option* option) {
     return std::string{};
   };
   option->transform(CLI::Validator(to_number, ""))->type_name("NAME");
+}
+
+/// prefixes: of the source, what this tool does about them.
+inline void add_task_option(CLI::App& cli, std::string& task, const std::string& prefixes) {
+  cli.add_option("--task", task,
+                 "of a model whose tasks have parts of their own (model.encoder.stacks, model.decoder.stacks): which "
+                 "task, such as en-fr; also a pair of its languages for which it was not trained, if each stack has "
+                 "the component of this pair (encoder.en, decoder.fr). " +
+                     prefixes);
 }
 
 }  // namespace argosy::app

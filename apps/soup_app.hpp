@@ -19,6 +19,8 @@ inline constexpr std::string_view soup_examples =
     "  apps/soup --recipe last_k --last 5 --spacing 1000 CKPT…           five of them, 1000 steps apart\n"
     "  apps/soup --recipe weighted --weights 1,2 CKPT CKPT               one third and two thirds\n"
     "  apps/soup --recipe greedy --validate configs/mt_base.json CKPT…   those that lower the validation loss\n"
+    "  apps/soup --components --allow-cross-run CKPT CKPT                of models with different tasks, one of all "
+    "tasks\n"
     "  mpiexec -n 4 apps/soup --check CKPT…                              verify every byte, change nothing; exit code "
     "4: damaged\n"
     "CKPT is a checkpoint's folder; CKPT… is, for example, runs/mt_base/train/checkpoints/*";

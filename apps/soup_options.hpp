@@ -15,6 +15,9 @@ struct SoupCommand {
   SoupCommand(const SoupCommand&) = delete;  // `cli` writes into the members
   SoupCommand& operator=(const SoupCommand&) = delete;
 
+  /// Whether something runs the model, which needs LibTorch.
+  [[nodiscard]] bool runs_the_model() const { return !validation.config.empty(); }
+
   CLI::App cli{"Averages checkpoints in bounded memory: weights are summed in fp64 and divided once."};
   soup::SoupConfig config;
   config::Options validation;  // --validate and --set
@@ -71,13 +74,17 @@ inline SoupCommand::SoupCommand() {
                  "exclude one validation set, such as test.en, from all decisions and report the losses on it")
       ->needs(validate);
   cli.add_flag("--ema", config.ema, "average the running means (optimizer.ema) instead of the weights");
+  cli.add_flag(
+      "--components", config.components,
+      "checkpoints may have different tasks (models with model.encoder.stacks): each component is the mean over "
+      "those that have it, with their weights divided by the sum of these, and the soup has all tasks");
   cli.add_flag("--allow-worse", config.allow_worse, "save a soup worse than its best checkpoint")->needs(validate);
   cli.add_flag("--allow-cross-run", config.allow_cross_run, "accept checkpoints of several runs");
   cli.add_flag("--allow-soup", config.allow_soup, "accept soups as inputs");
   cli.add_flag("--check", check,
                "only verify every byte of the checkpoints and list which are intact; model.h5, which holds no weights, "
                "is not read")
-      ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
+      ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema", "--components");
 }
 
 }  // namespace argosy::app

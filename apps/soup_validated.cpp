@@ -44,9 +44,9 @@ class SetEvaluator {
     double nll_sum = 0, tgt_tokens = 0;
     for (const train::EvaluationSet& set : sets_) {
       if ((set.name == reported_) != reported) continue;
-      const auto evaluation =
-          train::evaluate(context_, {.nll_of = nll_of, .with_whole = [&](const train::UseModel& use) { use(model); }},
-                          loaded->tokenizer, set, {plan::Metric::loss});
+      const auto evaluation = train::evaluate(
+          context_, {.nll_of = nll_of, .with_whole = [&](std::size_t, const train::UseModel& use) { use(model); }},
+          loaded->tokenizer, set, {plan::Metric::loss});
       nll_sum += evaluation.nll_sum;
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
     }

@@ -5,6 +5,7 @@
 #include "dry_run.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/source.hpp"
+#include "plan/sharing.hpp"
 #include "train/probe.hpp"
 #include "train/trainer.hpp"
 
@@ -42,13 +43,21 @@ int main(int argc, char** argv) {
     app.add_flag("--probe-memory", probes,
                  "take steps of full length with growing batch.micro_size, print measured and forecast memory and the "
                  "largest size that leaves 10 % of a rank's memory free, and exit; nothing is written");
+    bool prints_tasks = false;
+    app.add_flag("--print-tasks", prints_tasks,
+                 "print the tasks of a model with stacks that only some of them share, and its components, and exit");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
-    training.open_model = [](comm::Context& of, const std::string& name) { return interchange::open_source(of, name); };
+    training.open_model = interchange::open_whole_source;
     training.open_adapters = interchange::open_adapters;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
+    if (prints_tasks) {
+      for (const std::string& line : plan::task_lines(plan::spec_of(*config, app::vocabulary_of(*config, context))))
+        context.log.plain(line);
+      return Exit::ok;
+    }
     if (dry_run.asked) {
       app::print_plan(*config, dry_run, context);
       return Exit::ok;

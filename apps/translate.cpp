@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     const double begin_s = context.clock.monotonic_s();
     keep_freed_memory();
     decode::TextTranslation text{context, command.files};
-    model::StoredModel model = interchange::open_source(context, command.directory, command.ema);
+    model::StoredModel model = interchange::open_source(context, command.directory, command.ema, command.task);
     const std::int64_t step = model.step;
     std::optional<decode::LoadedModel> loaded;
     std::optional<model::Inference> inference;
@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
                                 {"load_s", loaded_s - begin_s},
                                 {"seconds", seconds},
                                 {"lines_per_s", static_cast<double>(report.lines) / std::max(1e-9, seconds)}};
+    if (!command.task.empty()) figures["task"] = command.task;
     if (command.score) {
       figures["log_probability"] = log_probability;
     } else {

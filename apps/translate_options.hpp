@@ -23,9 +23,8 @@ struct TranslateCommand {
 
   CLI::App cli{
       "Translates a text line by line. A decoder-only model continues each line. With --score, gives the probability "
-      "of "
-      "translations or continuations instead."};
-  std::string directory;
+      "of translations or continuations instead."};
+  std::string directory, task;
   decode::TextFiles files;
   decode::TranslateOptions options{.search = {.beam = 4}};
   decode::ScoreOptions score_options;
@@ -42,8 +41,8 @@ struct TranslateCommand {
 inline constexpr std::string_view translate_examples =
     "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     one line, to the terminal\n"
     "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with scores\n"
-    "  apps/translate CKPT --input test.en --nbest 4                                         four translations of "
-    "each\n"
+    "  apps/translate CKPT --input test.en --nbest 4                                         four of each line\n"
+    "  apps/translate CKPT --task en-fr --source-prefix '<2fr>' --input test.en              a model of several tasks\n"
     "  apps/translate CKPT --input test.en --sample --top-p 0.9 --seed 7                     drawn at random\n"
     "  apps/translate CKPT --input test.en --target test.fr --score                          log-probabilities\n";
 
@@ -53,6 +52,7 @@ inline TranslateCommand::TranslateCommand() {
          "directory of a committed checkpoint, of a soup, of a Hugging Face model, or of a CTranslate2 model that "
          "apps/export has written")
       ->required();
+  add_task_option(cli, task, "Give what it read before each source (tasks.source_prefix) with --source-prefix");
   cli.add_option("--input", files.input,
                  "text file; default: standard input, of which rank 0 translates each line when it arrives");
   cli.add_option("--output", files.output,

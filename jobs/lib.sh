@@ -11,7 +11,7 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
   trap 'woken=1; ending=1' TERM
 fi
 # They would come from a job that has submitted this one.
-unset ARGOSY_EXIT_FILE ARGOSY_EXPECT_RANKS ARGOSY_DEADLINE ARGOSY_REQUEST
+unset ARGOSY_EXIT_FILE ARGOSY_EXPECT_RANKS ARGOSY_EXPECT_NODES ARGOSY_DEADLINE ARGOSY_REQUEST
 newest=0 fruitless=0 first='' code='' why=''
 
 argosy_fail() { # argosy_fail CODE SENTENCE: ends the script; in a job, writes the exit file
@@ -68,7 +68,7 @@ argosy_run_dir() {
 # ARGOSY_CONFIG or the file DEFAULT.json of configs/; `run`, its run directory, which is created if missing; and `restart`. The arguments are those
 # of apps/train.
 argosy_start() {
-  local site nodes ranks
+  local site ranks
   [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,18}$ ]] ||
     argosy_fail 2 "this script must be submitted to Slurm: sbatch $0; without Slurm, run its tool with mpiexec (README.md, The chain)"
   if [ "${SLURM_EXPORT_ENV:-}" = NONE ] && [ -z "${ARGOSY_CONFIG:-}" ]; then
@@ -83,10 +83,11 @@ argosy_start() {
   . "$site" || argosy_fail 2 "the site file $site failed (its message is above); check that this machine has the modules, containers and variables that it uses"
   ((${#launch[@]})) || argosy_fail 2 "the site file $site does not set the array launch; see jobs/sites/example.sh"
   command -v "${launch[0]}" >/dev/null || argosy_fail 2 "${launch[0]}, which $site launches with, is not on PATH"
-  # The ranks of this allocation. Every tool fails if it finds another number of ranks (such as by srun without --mpi=pmi2).
-  argosy_number nodes SLURM_JOB_NUM_NODES 1
+  # The ranks and nodes of this allocation. Every tool fails if it finds another number of ranks (such as by srun without --mpi=pmi2)
+  # or fewer nodes.
+  argosy_number expected_nodes SLURM_JOB_NUM_NODES 1
   argosy_number ranks SLURM_NTASKS_PER_NODE 1
-  argosy_number expected_ranks SLURM_NTASKS $((nodes * ranks))
+  argosy_number expected_ranks SLURM_NTASKS $((expected_nodes * ranks))
   argosy_number restart SLURM_RESTART_COUNT 0
   config=${ARGOSY_CONFIG:-$root/configs/$1.json}
   if [[ $config == -* ]]; then config=./$config; fi
@@ -127,7 +128,7 @@ argosy_tool() {
   local tool=$1 program=$root/apps/$1
   [ -x "$program" ] || argosy_fail 2 "$program does not exist; build it, or set ARGOSY_ROOT"
   shift
-  export ARGOSY_EXPECT_RANKS=$expected_ranks
+  export ARGOSY_EXPECT_RANKS=$expected_ranks ARGOSY_EXPECT_NODES=$expected_nodes
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
   export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # waiting threads leave their cores to others
   argosy_deadline

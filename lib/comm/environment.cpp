@@ -54,7 +54,9 @@ void Environment::finish(int code) {
   const std::jthread timer([code](const std::stop_token& stop) {
     if (!stopped_within(stop, finalize_limit)) _exit(code);
   });
+  const bool device_is_held = session_->device_is_held;
   session_.reset();
+  if (device_is_held) _exit(code);  // the exit handlers of CUDA may wait for the device
 }
 
 void Environment::abort(int code) noexcept {

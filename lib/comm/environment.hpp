@@ -29,7 +29,7 @@ class Environment {
   /// Runs `body`, in which no operation waits longer than `limit_s` seconds or a third of the common deadline.
   void within(double limit_s, const std::function<void()>& body) const;
   /// **Collective.** Leaves MPI; the process exits with `code` even if MPI_Finalize hangs (it does over TCP with
-  /// UCX 1.13). All communicators must be gone.
+  /// UCX 1.13). All communicators must be gone. If operations may still run on a device, the process ends here.
   void finish(int code);
   /// Ends all ranks.
   [[noreturn]] void abort(int code) noexcept;

@@ -40,6 +40,15 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
   return nullptr;
 }
 
+/// The nodes that srun ran this world on, if they are fewer than those of the job: after the loss of a node, Slurm can
+/// start a job again on all its nodes and still give srun one node less.
+std::optional<int> too_few_nodes(int world_size, const Variables& variables) {
+  if (number(variables("SLURM_STEP_NUM_TASKS")) != world_size) return std::nullopt;  // started by another launcher
+  const auto expected = number(variables("ARGOSY_EXPECT_NODES"));
+  const auto nodes = number(variables("SLURM_STEP_NUM_NODES"));
+  return expected && nodes && *nodes < *expected ? nodes : std::nullopt;
+}
+
 }  // namespace
 
 void check_world_size(int world_size, const Variables& variables) {
@@ -53,6 +62,14 @@ void check_world_size(int world_size, const Variables& variables) {
     throw_claim(Fault::usage,
                 fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *expected, world_size), "",
                 fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size), remedy);
+  if (const auto nodes = too_few_nodes(world_size, variables)) {
+    const std::string wanted = variables("ARGOSY_EXPECT_NODES").value_or("");
+    throw_claim(
+        Fault::device,
+        fmt::format("srun started the ranks on {} nodes, but the job has {} (ARGOSY_EXPECT_NODES)", *nodes, wanted), "",
+        fmt::format("{} nodes", wanted), std::to_string(*nodes),
+        "start the job again: Slurm has lost count of its nodes");
+  }
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
     const std::string size = variables(launcher->size).value_or("");
     throw_claim(Fault::usage,

@@ -13,7 +13,8 @@ namespace argosy::comm {
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// Throws Error{usage} if `world_size` is not ARGOSY_EXPECT_RANKS, or if it is 1 and a launcher that our MPI does not
-/// know (another MPI's mpirun, srun --mpi=none) started several copies.
+/// know (another MPI's mpirun, srun --mpi=none) started several copies. Throws Error{device} if srun started the world
+/// on fewer nodes than ARGOSY_EXPECT_NODES.
 void check_world_size(int world_size, const Variables& variables);
 
 /// Whether such a launcher started this copy and it is not the first. Only the first copy logs the error.

@@ -40,7 +40,10 @@ Counted counted(std::int64_t elements, DType dtype) {
 class DeviceScratch {
  public:
   explicit DeviceScratch(const NcclTable& table) : table_(table) {}
-  ~DeviceScratch() { table_.free(memory_); }
+  ~DeviceScratch() {
+    if (memory_ != nullptr) table_.free(memory_);
+  }
+  void leave() { memory_ = nullptr; }
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
@@ -95,14 +98,24 @@ class NcclCollectives final : public Collectives {
       reduces_.emplace(table_);
       gathers_.emplace(table_);
     });
-    watch_.emplace(table_, control_.impl().session.timeout_s.load());
+    watch_.emplace(table_, control_.impl().session);
     NcclId id;
     if (me_ == 0) check_nccl(table_, table_.get_unique_id(&id), "making an NCCL identity");
     id = control_.broadcast(std::vector<NcclId>{id}).front();
-    check_nccl(table_, table_.comm_init_rank(&world_, layout_.world(), id, me_), "making the NCCL communicator");
-    watch_->add(world_);
+    world_ = watch_->connect("the making of NCCL's communicator", [&] {
+      NcclComm made = nullptr;
+      check_nccl(table_, table_.comm_init_rank(&made, layout_.world(), id, me_), "making the NCCL communicator");
+      return made;
+    });
     for (Lane* const lane : {&*reduces_, &*gathers_}) connect(*lane);
   }
+  /// Memory that operations may still use stays allocated, because freeing it would wait for them.
+  ~NcclCollectives() override {
+    if (watch_ && watch_->close()) return;
+    for (DeviceScratch* const scratch : {&received_, &partial_, &rounded_}) scratch->leave();
+  }
+  NcclCollectives(const NcclCollectives&) = delete;
+  NcclCollectives& operator=(const NcclCollectives&) = delete;
 
   Event reduce_scatter(const FlatSpace& space, BufferView flat, BufferView shard, Event ready,
                        ReduceCall call) override {
@@ -166,10 +179,11 @@ class NcclCollectives final : public Collectives {
   /// **Collective.** As Topology does with MPI's communicators.
   void connect(Lane& lane) {
     const auto split = [&](int color, int key) {
-      NcclComm made = nullptr;
-      checked(table_.comm_split(world_, color, key, &made, nullptr), "splitting the NCCL communicator");
-      if (made != nullptr) watch_->add(made);
-      return made;
+      return watch_->connect("a split of NCCL's communicator", [&] {
+        NcclComm made = nullptr;
+        checked(table_.comm_split(world_, color, key, &made, nullptr), "splitting the NCCL communicator");
+        return made;
+      });
     };
     lane.node = split(node_, local_rank_);
     if (layout_.nodes() == 1) return;

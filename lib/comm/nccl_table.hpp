@@ -55,6 +55,9 @@ struct NcclTable {
                     DeviceStream stream) = nullptr;
 
   const char* (*cuda_error_text)(int result) = nullptr;
+  // Of the calling thread. A thread that has none set would open a context on GPU 0.
+  int (*get_device)(int* device) = nullptr;
+  int (*set_device)(int device) = nullptr;
   int (*allocate)(void** made, std::size_t size_bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
   int (*stream_create)(DeviceStream* made) = nullptr;

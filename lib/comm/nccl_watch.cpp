@@ -14,7 +14,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look_every{20};
 constexpr std::chrono::microseconds poll_every{20};
-constexpr std::chrono::seconds drain_limit{2}, abort_limit{1};
+constexpr std::chrono::seconds drain_limit{2}, abort_after{1}, teardown_limit{5};
 constexpr int nccl_in_progress = 7;
 
 Error error_of(const NcclWatch::Operation& operation, const std::string& wanted, const std::string& got) {
@@ -84,29 +84,65 @@ Event record_event(const NcclTable& table, DeviceStream stream) {
   return Event{std::make_shared<Ended>(table, std::make_shared<Mark>(table, stream), std::make_shared<WatchFailure>())};
 }
 
-NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
-    : table_(table),
-      timeout_s_(timeout_s),
-      failure_(std::make_shared<WatchFailure>()),
-      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+NcclWatch::NcclWatch(const NcclTable& table, Session& session)
+    : table_(table), session_(session), timeout_s_(session.timeout_s), failure_(std::make_shared<WatchFailure>()) {
+  check_cuda(table_, table_.get_device(&device_), "ask for the current device");
+  thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
 
-NcclWatch::~NcclWatch() {
+NcclWatch::~NcclWatch() { close(); }
+
+bool NcclWatch::close() {
+  if (at_rest_) return *at_rest_;
   thread_.request_stop();
   thread_.join();
-  for (const auto limit = SteadyClock::now() + drain_limit; !under_way_.empty() && !failure_->get();) {
+  bool ended = !failure_->get() && std::uncaught_exceptions() == exceptions_;
+  if (ended) {
     std::exception_ptr error = look();
-    if (!error && !under_way_.empty() && SteadyClock::now() > limit) {
-      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "communication was shut down"));
+    for (const auto limit = SteadyClock::now() + drain_limit; !error && !under_way_.empty(); error = look()) {
+      if (SteadyClock::now() > limit) {
+        error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "communication was shut down"));
+        break;
+      }
+      std::this_thread::sleep_for(poll_every);
     }
-    if (error) fail(std::move(error));
-    std::this_thread::sleep_for(poll_every);
+    if (error) failure_->set(error);
+    const std::shared_ptr<std::latch> left = end_all(error ? table_.comm_abort : table_.comm_destroy);
+    for (const auto limit = SteadyClock::now() + teardown_limit; ended && !left->try_wait();) {
+      ended = SteadyClock::now() < limit;
+      std::this_thread::sleep_for(poll_every);
+    }
   }
-  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) table_.comm_destroy(*comm);
+  if (!ended) session_.device_is_held = true;
+  at_rest_ = ended;
+  return ended;
+}
+
+std::shared_ptr<std::latch> NcclWatch::end_all(int (*end)(NcclComm)) {
+  std::vector<NcclComm> comms;
+  {
+    const std::lock_guard lock(lists_);
+    comms.swap(comms_);
+  }
+  auto left = std::make_shared<std::latch>(std::ssize(comms));
+  for (const NcclComm comm : comms) {
+    std::thread([&table = table_, device = device_, end, comm, left] {
+      table.set_device(device);
+      end(comm);
+      left->count_down();
+    }).detach();
+  }
+  return left;
 }
 
 void NcclWatch::add(NcclComm comm) {
   const std::lock_guard lock(lists_);
   comms_.push_back(comm);
+}
+
+void NcclWatch::forget(Entry entry) {
+  const std::lock_guard lock(lists_);
+  under_way_.erase(entry);
 }
 
 NcclWatch::Entry NcclWatch::announce(const Operation& operation) {
@@ -126,14 +162,9 @@ void NcclWatch::throw_failure() const {
   if (const auto error = failure_->get()) std::rethrow_exception(error);
 }
 
-void NcclWatch::fail(std::exception_ptr error) {
-  failure_->set(std::move(error));
-  std::vector<NcclComm> comms;
-  {
-    const std::lock_guard lock(lists_);
-    comms.swap(comms_);
-  }
-  for (const NcclComm comm : comms) table_.comm_abort(comm);
+void NcclWatch::fail(const std::exception_ptr& error) {
+  failure_->set(error);
+  session_.ends_in_time(error);
 }
 
 std::exception_ptr NcclWatch::problem_of(UnderWay& one) const {
@@ -168,11 +199,15 @@ std::exception_ptr NcclWatch::look() {
 }
 
 void NcclWatch::watch(const std::stop_token& stop) {
+  table_.set_device(device_);
   while (!stopped_within(stop, look_every)) {
-    std::exception_ptr error = look();
-    if (!error) continue;
-    const std::unique_lock calls(calls_, abort_limit);  // a call that hangs is freed by the abort alone
-    return fail(std::move(error));
+    if (const std::exception_ptr error = look()) {
+      fail(error);
+      if (stopped_within(stop, abort_after)) return;
+      const std::unique_lock calls(calls_, abort_after);  // a call that hangs is freed by the abort alone
+      static_cast<void>(end_all(table_.comm_abort));
+      return;
+    }
   }
 }
 

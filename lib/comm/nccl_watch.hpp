@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <latch>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -15,9 +16,14 @@
 #include "comm/nccl_table.hpp"
 
 /// Watches the operations on a device from a thread of its own. If NCCL reports an error, or an operation has not ended
-/// within the deadline after it could start, the watch aborts the communicators, which frees the device and every
-/// thread that waits for it. Every wait for an event and every later call then throws an Error{comm} that names
-/// operation, bytes and step. Call from one thread. Events may outlive the watch; the table outlives both.
+/// within the deadline after it could start, every wait for an event and every later call throws an Error{comm} that
+/// names operation, bytes and step. A thread that CUDA holds cannot throw: after a second the watch aborts the
+/// communicators, which frees the device. If the rank has not begun to end by then, Session::ends_in_time ends the job.
+///
+/// NCCL may wait for peers in the destruction and in the abort of a communicator, and peers may be gone. So all
+/// communicators end at the same time, on threads of their own, and nobody waits longer for them than a limit. A rank
+/// that fails alone leaves NCCL as it is.
+/// Call from one thread. Events may outlive the watch; the table outlives both, and all threads that NCCL holds.
 namespace argosy::comm {
 
 /// Throws Error{device} unless CUDA's `result` is success; `action` follows "cannot" in the error: "create a stream".
@@ -45,6 +51,8 @@ class Mark {
 
 struct WatchFailure;
 
+class Session;
+
 class NcclWatch {
  public:
   struct Operation {
@@ -52,14 +60,36 @@ class NcclWatch {
     std::int64_t size_bytes = 0, step = -1;
   };
 
-  NcclWatch(const NcclTable& table, double timeout_s);
-  /// Waits two seconds for running operations, then aborts them. Destroys the communicators.
+  /// For the device of the calling thread. The deadline is that of the session now.
+  NcclWatch(const NcclTable& table, Session& session);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// Takes over a communicator.
-  void add(NcclComm comm);
+  /// Ends the watch and, unless an operation has failed or an exception is on its way, the communicators: waits two
+  /// seconds for running operations, then aborts them, else destroys the communicators. Returns whether nothing runs on
+  /// the device any more, so that its memory can be freed. A second call does nothing.
+  bool close();
+
+  /// Makes a communicator by `make`, which returns it and may wait for peers, and takes it over. It has the deadline of
+  /// an operation.
+  template <class Make>
+  NcclComm connect(const std::string& name, Make make) {
+    const std::lock_guard lock(calls_);
+    throw_failure();
+    const Entry entry = announce({.name = name});
+    NcclComm made = nullptr;
+    try {
+      made = make();
+    } catch (...) {
+      forget(entry);
+      fail(std::current_exception());
+    }
+    throw_failure();
+    forget(entry);
+    if (made != nullptr) add(made);
+    return made;
+  }
 
   /// Gives `stream` an operation, by `enqueue`, that starts after `ready`. Returns the event of its end. After a
   /// failure, in `enqueue` or found by the watch, every call throws the same error.
@@ -90,18 +120,26 @@ class NcclWatch {
   };
   using Entry = std::list<UnderWay>::iterator;
 
+  void add(NcclComm comm);
   Entry announce(const Operation& operation);
+  void forget(Entry entry);
   Event follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_ptr<Mark> end);
-  void fail(std::exception_ptr error);
+  void fail(const std::exception_ptr& error);
   void watch(const std::stop_token& stop);
+  /// Starts to end all communicators by `end`, a function of NCCL. Returns how many calls have not come back yet.
+  [[nodiscard]] std::shared_ptr<std::latch> end_all(int (*end)(NcclComm));
   /// Forgets operations that have ended. Returns the error of the others, if there is one.
   [[nodiscard]] std::exception_ptr look();
   [[nodiscard]] std::exception_ptr problem_of(UnderWay& one) const;
 
   const NcclTable& table_;
+  Session& session_;
   const double timeout_s_;
+  const int exceptions_ = std::uncaught_exceptions();
+  int device_ = 0;
+  std::optional<bool> at_rest_;  // what close() has returned
   const std::shared_ptr<WatchFailure> failure_;
-  std::timed_mutex calls_;  // held during calls to NCCL; an abort waits for it one second at most
+  std::timed_mutex calls_;  // held during calls to NCCL; an abort waits for it a second at most
   std::mutex lists_;
   std::vector<NcclComm> comms_;
   std::list<UnderWay> under_way_;

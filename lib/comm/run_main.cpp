@@ -8,8 +8,12 @@
 #include <bit>
 #include <boost/describe.hpp>
 #include <boost/json/serialize.hpp>
+#include <chrono>
 #include <csignal>
+#include <exception>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "comm/environment.hpp"
 #include "comm/exit_file.hpp"
@@ -24,6 +28,9 @@ namespace {
 
 // How long a failed rank waits for the others to fail as well, as they do with a wrong option, before it ends the job.
 constexpr double lone_failure_s = 2;
+// How long a failed rank may take to come to its end: a device may hold its main thread, or the destructors of its
+// data.
+constexpr std::chrono::seconds hold_limit{10};
 
 // Global, because the step must reach the exit file from any point of failure.
 std::atomic<std::int64_t> exit_step{0};
@@ -55,6 +62,10 @@ Outcome outcome_of(const std::function<Exit()>& body) {
   } catch (const std::exception& error) {
     return {static_cast<int>(Exit::internal), fmt::format("unexpected internal error: {}", error.what()), false};
   }
+}
+
+Outcome outcome_of(const std::exception_ptr& error) {
+  return outcome_of([&]() -> Exit { std::rethrow_exception(error); });
 }
 
 std::string result_line(std::string_view tool, std::string_view status, const boost::json::object& figures) {
@@ -132,6 +143,35 @@ struct Ending {
   }
 };
 
+/// Ends the job with the first error of this rank if the main thread has not come to its end in time.
+class Deadline {
+ public:
+  explicit Deadline(const Ending& ending) : ending_(ending) {}
+
+  /// From any thread.
+  void start(const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    if (is_over_ || timer_.joinable()) return;
+    timer_ = std::jthread([this, mine = outcome_of(error)](const std::stop_token& stop) {
+      if (!stopped_within(stop, hold_limit)) ending_.fail_alone(mine);
+    });
+  }
+  /// The main thread has come to its end.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    timer_ = {};  // if it is about to end the job, this waits for that
+  }
+
+ private:
+  const Ending& ending_;
+  std::mutex mutex_;
+  bool is_over_ = false;
+  std::jthread timer_;
+};
+
 /// An MPI library may abort the process when another rank has died. While this object lives, such an abort logs an
 /// error and ends with code 5. Any other abort is left alone.
 class LastWords {
@@ -199,6 +239,8 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Log log{world.rank()};
   const Ending ending{*environment, log, exit_file, tool};
   const LastWords last_words{ending};
+  Deadline deadline{ending};
+  world.impl().session.on_failure = [&](const std::exception_ptr& error) { deadline.start(error); };
   const Clock clock;
   Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
@@ -209,6 +251,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
     Context context{world, topology, log, Files::system(), clock, stop};
     return body(context);
   });
+  deadline.stop();
   if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy logs the error
   const bool dies = mine.reader_left && dies_of_pipes && world.size() == 1;
   if (dies) mine.sentence.clear();
@@ -218,6 +261,15 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
     std::raise(SIGPIPE);
   }
   return code;
+}
+
+void ends_in_time(const Context& context, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    context.world.impl().session.ends_in_time(std::current_exception());
+    throw;
+  }
 }
 
 int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body) {

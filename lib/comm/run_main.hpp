@@ -46,7 +46,11 @@ struct Context {
 /// standard output has closed it, a single rank ends silently by SIGPIPE. A log that nobody reads does not harm a run.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
-/// The same for a tool without MPI that only reads: the one catch and the result line. It writes no exit file, because
+/// Runs `body`, which uses a device through objects of the caller. If it throws, run_main logs that error and ends the
+/// job within seconds, even if a destructor of these objects waits for the device forever. Rethrows.
+void ends_in_time(const Context& context, const std::function<void()>& body);
+
+/// run_main for a tool without MPI that only reads: the one catch and the result line. It writes no exit file, because
 /// scripts call such a tool while ARGOSY_EXIT_FILE names the file of another tool.
 int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body);
 

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <climits>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -71,6 +73,11 @@ class Session {
   /// The error of the operation that this thread is in, for a handler of SIGABRT: UCX aborts a process if a peer in
   /// shared memory has died. Empty if the thread is not in MPI.
   [[nodiscard]] static std::optional<Error> cut_short();
+  /// Says that this rank ends with this error. If it has not begun to end within seconds, because a device holds a
+  /// thread or the destructor of something, run_main ends the job. Does nothing without run_main. From any thread.
+  void ends_in_time(const std::exception_ptr& error) const {
+    if (on_failure) on_failure(error);
+  }
   /// Keeps `memory` alive, because an operation that has been given up may still write to it.
   void abandon(std::vector<std::byte> memory);
   void count(std::int64_t sent_bytes, std::int64_t received_bytes) noexcept;
@@ -83,6 +90,8 @@ class Session {
   std::atomic<std::int64_t> step = -1;  // of operations whose communicator has none of its own
   std::vector<std::string> hosts;       // by world rank; empty before they are known
   int first_askers = 32;                // members that ask in the first round
+  std::function<void(std::exception_ptr)> on_failure;
+  std::atomic<bool> device_is_held = false;  // operations may run on it that no rank waits for
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;

@@ -17,7 +17,7 @@ namespace {
 
 /// Whether a variable speaks to this rank alone.
 bool is_of_this_rank(std::string_view variable) {
-  static constexpr std::array<std::string_view, 10> prefixes{"PMI_",
+  static constexpr std::array<std::string_view, 11> prefixes{"PMI_",
                                                              "PMIX_",
                                                              "PMIX2_",
                                                              "HYDI_",
@@ -26,6 +26,7 @@ bool is_of_this_rank(std::string_view variable) {
                                                              "MPIEXEC_",
                                                              "ARGOSY_EXIT_FILE=",
                                                              "ARGOSY_EXPECT_RANKS=",
+                                                             "ARGOSY_EXPECT_NODES=",
                                                              "ARGOSY_REQUEST="};
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return variable.starts_with(prefix); });
 }

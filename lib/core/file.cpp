@@ -271,6 +271,17 @@ File Files::append(const Path& path) const {
   return open_regular(path, O_WRONLY | O_CREAT | O_APPEND, "opened for writing");
 }
 
+void Mapping::release_pages(Bytes part) const {
+  if (!at_ || part.empty()) return;
+  constexpr std::uintptr_t around = 2 << 20;
+  const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
+  const Bytes all = bytes();
+  const std::uintptr_t begin = std::max(address(all.data()), address(part.data()) / around * around);
+  const std::uintptr_t last = (address(part.data()) + part.size() - 1) / around * around + around;
+  const std::uintptr_t end = std::min(address(all.data()) + all.size(), last);
+  at_.get_deleter().os->release_pages(static_cast<std::byte*>(at_.get()) + (begin - address(all.data())), end - begin);
+}
+
 Mapping Files::map(const Path& path) const {
   const File file = open(path);
   const FileStat facts = file.stat();

@@ -120,9 +120,10 @@ class Mapping {
   }
   /// Takes its pages out of this process's memory. They come back when they are read. Any thread, also while others
   /// read.
-  void release_pages() const {
-    if (at_) at_.get_deleter().os->release_pages(at_.get(), at_.get_deleter().size_bytes);
-  }
+  void release_pages() const { release_pages(bytes()); }
+  /// The same for those that reading `part` may have mapped: the system maps others around a page that is read, up to
+  /// 2 MiB.
+  void release_pages(Bytes part) const;
 
  private:
   struct Unmap {

@@ -13,6 +13,7 @@ inline constexpr std::int64_t no_label = -1;
 
 struct Batch {
   std::int64_t rows = 0, source_width = 0, target_width = 0;  // R, S, T
+  std::uint32_t route = 0;                                    // through the model, of all rows
 
   std::vector<std::int64_t> source;          // [R, S] EOS at the end of each row, Vocabulary::filler() behind it
   std::vector<std::int64_t> source_lengths;  // [R] EOS included

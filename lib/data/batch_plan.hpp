@@ -6,9 +6,10 @@
 
 #include "data/data_config.hpp"
 
-/// How the examples of a pool become the micro-batches of steps: sorted by length and cut into micro-batches,
-/// neighbours form a step, and the steps are shuffled. Pure, the same for any world size. Micro-batch j of a step
-/// belongs to canonical rank j mod W, slot j div W. Lengths are those of the plan: EOS included.
+/// How the examples of a pool become the micro-batches of steps: sorted by route and lengths, cut into micro-batches of
+/// one route each, dealt to steps so that each step has every route by its share, and the steps are shuffled. With one
+/// route, neighbours form a step. Pure, the same for any world size. Micro-batch j of a step belongs to canonical rank
+/// j mod W, slot j div W. Lengths are those of the plan: EOS included.
 namespace argosy::data {
 
 /// A micro-batch of a plan; empty for ranks left over. Examples are places in the list that was planned.
@@ -16,6 +17,7 @@ struct MicroBatch {
   std::span<const std::uint32_t> examples;
   std::int64_t source_width = 0, target_width = 0;  // S, T
   std::int64_t src_tokens = 0, tgt_tokens = 0;
+  std::uint32_t route = 0;  // through the model, of all its examples
   [[nodiscard]] std::int64_t padded_tokens() const {
     return static_cast<std::int64_t>(examples.size()) * (source_width + target_width);
   }
@@ -36,8 +38,10 @@ struct PoolKey {
 /// Move-only: its micro-batches borrow from it.
 class BatchPlan {
  public:
-  /// Plans examples of these lengths. Those that alone exceed micro_size are left out and counted.
-  BatchPlan(const BatchPlanSettings& settings, std::span<const Lengths> lengths, const PoolKey& key);
+  /// Plans examples of these lengths, and of these routes (empty: all have route 0). Those that alone exceed micro_size
+  /// are left out and counted.
+  BatchPlan(const BatchPlanSettings& settings, std::span<const Lengths> lengths, const PoolKey& key,
+            std::span<const std::uint32_t> routes = {});
   BatchPlan(BatchPlan&&) noexcept = default;
   BatchPlan& operator=(BatchPlan&&) noexcept = default;
 
@@ -53,6 +57,9 @@ class BatchPlan {
   struct Step {
     std::uint32_t first_piece = 0, pieces = 0;
   };
+  /// Puts the pieces, which are sorted by route and length, in the order of steps of so many.
+  void deal(std::size_t micro_batches);
+
   std::vector<std::uint32_t> examples_;
   std::vector<MicroBatch> pieces_;
   std::vector<Step> steps_;

@@ -119,7 +119,8 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
        "whose forecast, with rows as long as the model allows, stays 10 % below the memory of a rank"},
       {"accumulation", "micro-batches of a step on each rank"},
       {"pool",
-       "number of examples that are sorted together by length; if 64 steps have more examples, that number is used"},
+       "number of examples that are sorted together by length; if 64 steps, or 32 micro-batches of each route through "
+       "the model, have more examples, that number is used"},
       {"width_multiple",
        "widths of rows are rounded up to a multiple of this; default: 8 where attention adds numbers to its scores "
        "(positions t5 and alibi), else 1"},
@@ -285,7 +286,6 @@ void validate(const DataConfig& config, config::Problems& problems) {
   problems.require(Path{config.tokenizer}.filename().native().size() <= longest_given_name_bytes, "/tokenizer",
                    "a file name of at most 200 bytes", Path{config.tokenizer}.filename().string());
   problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");
-  problems.require(!config.corpora.empty(), "/corpora", "at least one corpus", "none");
   require_between(problems, "/workers", config.workers, 1, 256);
   constexpr double least_temperature = 0.1;  // the tenth power of 2^53 target tokens is finite
   problems.require(std::isfinite(config.temperature) && config.temperature >= least_temperature, "/temperature",

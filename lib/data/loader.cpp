@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <list>
@@ -32,6 +31,7 @@ struct Loader::State {
     pools.push_back({maker.make(from.pool)});
     step = from.step;
     while (step >= steps()) enter(maker.make(pools.back().source->next()));
+    shards.release_pages();
     report = pools.back().source->report();
     for (int w = 0; w < std::max(1, settings.workers); ++w)
       threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
@@ -56,12 +56,10 @@ struct Loader::State {
   }
 
   StepBatches assemble(const PoolSource& pool, std::int64_t at) {
-    // Examples are read all over the files. Each maps the pages around it, which would add up to the whole files.
-    constexpr std::int64_t steps_to_release = 64;
-    if (++assembled % steps_to_release == 0) shards.release_pages();
     StepBatches made;
     for (int slot = 0; slot < settings.pool.sizes.accumulation; ++slot)
       made.batches.push_back(pool.assemble(at, slot * settings.world + settings.canonical_rank));
+    made.routes = pool.routes(at);
     if (maker.is_exact()) {
       made.totals = pool.totals(at);
     } else {
@@ -104,6 +102,7 @@ struct Loader::State {
     const PoolBegin at = pools.back().source->next();
     lock.unlock();
     std::unique_ptr<PoolSource> source = maker.make(at);
+    shards.release_pages();  // of the lengths that it has read
     lock.lock();
     planned = std::move(source);
     is_planning = false;
@@ -125,7 +124,6 @@ struct Loader::State {
   }
 
   const TokenShards& shards;
-  std::atomic<std::int64_t> assembled = 0;
   LoaderSettings settings;
   PoolMaker maker;
   PoolSource::Report report;

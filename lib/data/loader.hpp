@@ -26,6 +26,7 @@ struct StepBatches {
   Cursor at;                   // of this step
   Cursor next;                 // of the step after it
   std::vector<Batch> batches;  // [accumulation], by slot; empty ones where other ranks have more
+  std::vector<int> routes{};   // of the micro-batches of all ranks, as PoolSource::routes
   /// Over all ranks where the plan knows them (Loader::is_exact), else of this rank's batches. tgt_tokens of all ranks
   /// are the gradient's denominator.
   PoolSource::Totals totals{};

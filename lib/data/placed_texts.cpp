@@ -55,8 +55,9 @@ std::string PlacedTexts::read(const std::vector<Text>& side, const RecordPlace& 
   const Bytes bytes = text.mapping.bytes();
   const std::uint64_t at = place.at - text.begin;
   if (at > bytes.size() || place.bytes > bytes.size() - at) throw_changed_text(text.name, "other lines");
-  const std::string_view found{reinterpret_cast<const char*>(bytes.data()) + at, place.bytes};
-  if (!first_invalid_utf8(found)) return std::string{found};
+  std::string found{reinterpret_cast<const char*>(bytes.data()) + at, place.bytes};
+  text.mapping.release_pages(bytes.subspan(at, place.bytes));  // records are read all over the files
+  if (!first_invalid_utf8(found)) return found;
   if (rules_.invalid_utf8 == InvalidUtf8::reject) {
     const auto lines = std::ranges::count(bytes.first(at), std::byte{'\n'});
     throw_changed_text(text.name, fmt::format("invalid UTF-8 in line {}", lines + 1));
@@ -92,11 +93,6 @@ void PlacedTexts::read(Example& example) const {
   }
   example = example_of(record(targets.size() - 1));
   example.before = std::move(before);
-}
-
-void PlacedTexts::release_pages() const {
-  for (const std::vector<Text>* side : {&source_, &target_})
-    for (const Text& text : *side) text.mapping.release_pages();
 }
 
 }  // namespace argosy::data

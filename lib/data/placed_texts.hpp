@@ -31,8 +31,6 @@ class PlacedTexts {
 
   /// Puts the text at the places that `example` holds into it. Throws Error{data} for a text that changed.
   void read(Example& example) const;
-  /// See Mapping.
-  void release_pages() const;
 
  private:
   struct Text {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,7 +14,8 @@
 namespace argosy::data {
 namespace {
 
-constexpr double pool_steps = 64;  // a pool holds at least the examples of so many steps
+constexpr double pool_steps = 64;       // a pool holds at least the examples of so many steps
+constexpr double pieces_of_route = 32;  // and of so many micro-batches a route, the last of which are not full
 
 /// The same for (seed, pass, example), whatever batch it is in.
 PositionShift drawn_shift(const PoolSettings& settings, const Drawn& drawn) {
@@ -93,8 +95,9 @@ std::int64_t widest(std::span<const LmRow> rows) {
 /// A pool whose steps a batch plan lays down.
 class PoolMaker::Planned : public PoolSource {
  public:
-  Planned(const PoolMaker& maker, std::vector<Lengths> lengths, const PoolKey& key)
-      : maker_(maker), lengths_(std::move(lengths)), plan_(maker.plan_settings(), lengths_, key) {}
+  Planned(const PoolMaker& maker, std::vector<Lengths> lengths, const PoolKey& key,
+          std::span<const std::uint32_t> routes = {})
+      : maker_(maker), lengths_(std::move(lengths)), plan_(maker.plan_settings(), lengths_, key, routes) {}
 
   std::int64_t steps() const override { return plan_.steps(); }
   Totals totals(std::int64_t step) const override {
@@ -106,6 +109,12 @@ class PoolMaker::Planned : public PoolSource {
       totals.padded_tokens += micro_batch.padded_tokens();
     }
     return totals;
+  }
+  std::vector<int> routes(std::int64_t step) const override {
+    std::vector<int> routes(static_cast<std::size_t>(maker_.settings_.sizes.micro_batches), -1);
+    for (int j = 0; j < plan_.micro_batches(step); ++j)
+      routes[static_cast<std::size_t>(j)] = narrow<int>(plan_.micro_batch(step, j).route);
+    return routes;
   }
   Report report() const override {
     Report report{.steps = steps(), .examples = std::ssize(lengths_), .oversized = plan_.oversized()};
@@ -131,7 +140,7 @@ class PoolMaker::Planned : public PoolSource {
 class PoolMaker::Pairs final : public Planned {
  public:
   Pairs(const PoolMaker& maker, std::vector<Drawn> draws, std::vector<Lengths> lengths, const PoolKey& key)
-      : Planned(maker, std::move(lengths), key), draws_(std::move(draws)) {}
+      : Planned(maker, std::move(lengths), key, routes_of(draws, maker.settings_.routes)), draws_(std::move(draws)) {}
 
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
@@ -150,21 +159,29 @@ class PoolMaker::Pairs final : public Planned {
       PairIds& pair = ids.emplace_back(PairIds{example.source, example.target, drawn.example, &example.loss});
       if (maker_.settings_.position_shift_max > 0) pair.shift = drawn_shift(maker_.settings_, drawn);
     }
-    if (maker_.is_exact())
-      return batch_of_pairs(ids, maker_.vocabulary_, micro_batch.source_width, micro_batch.target_width);
-    // By what was drawn, which may be shorter than planned.
     const std::int64_t multiple = maker_.plan_settings().width_multiple;
-    const auto width_of = [&](auto side) {
+    const auto width_of = [&](auto side, std::int64_t planned) {
+      if (maker_.is_exact()) return planned;  // else by what was drawn, which may be shorter
       std::size_t longest = 0;
       for (const Example& example : examples) longest = std::max(longest, (example.*side).size());
       return (static_cast<std::int64_t>(longest) + multiple - 1) / multiple * multiple;
     };
-    Batch batch = batch_of_pairs(ids, maker_.vocabulary_, width_of(&Example::source), width_of(&Example::target));
+    Batch batch = batch_of_pairs(ids, maker_.vocabulary_, width_of(&Example::source, micro_batch.source_width),
+                                 width_of(&Example::target, micro_batch.target_width));
+    batch.route = micro_batch.route;
     batch.without_noise = without_noise;
     return batch;
   }
 
  private:
+  static std::vector<std::uint32_t> routes_of(const std::vector<Drawn>& draws,
+                                              const std::vector<std::uint32_t>& by_corpus) {
+    std::vector<std::uint32_t> routes;
+    if (by_corpus.empty()) return routes;
+    routes.reserve(draws.size());
+    for (const Drawn& draw : draws) routes.push_back(by_corpus[draw.corpus]);
+    return routes;
+  }
   /// To the lengths that are planned, under batch.oversized `truncate`: a source keeps its EOS; a target that goes on
   /// has none.
   static void cut(Example& example, const Lengths& lengths) {
@@ -226,6 +243,11 @@ class PoolMaker::PackedRows final : public PoolSource {
     }
     return totals;
   }
+  std::vector<int> routes(std::int64_t step) const override {
+    std::vector<int> routes(static_cast<std::size_t>(micro_batches()), -1);
+    for (int j = 0; j < micro_batches() && !rows_of(step, j).empty(); ++j) routes[static_cast<std::size_t>(j)] = 0;
+    return routes;
+  }
   Batch assemble(std::int64_t step, int j) const override {
     const std::span<const LmRow> rows = rows_of(step, j);
     LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), width_of(rows)};
@@ -275,6 +297,10 @@ PoolMaker::PoolMaker(const TokenShards& shards, const spec::Vocabulary& vocabula
   if (packed_ && shards.has_source())
     throw_error(Fault::config, "batch.packing", "false for pairs, since only language models pack examples", "true",
                 "remove batch.packing");
+  ARGOSY_CHECK(settings_.routes.empty() || settings_.routes.size() == shards.corpora().size(), "{} of {} corpora",
+               settings_.routes.size(), shards.corpora().size());
+  ARGOSY_CHECK(shards.has_source() || std::ranges::all_of(settings_.routes, [](auto route) { return route == 0; }),
+               "routes of a language model");
   if (packed_ && rows_ < 1)
     throw_error(Fault::config, "batch.micro_size",
                 fmt::format("at least batch.sequence_length ({}), so that a row fits", settings_.batch.sequence_length),
@@ -291,9 +317,10 @@ Sampler PoolMaker::make_sampler() const {
                        .start = corpus.start,
                        .end = corpus.end});
   }
-  // A pool of batch.pool draws at least, and of the draws of 64 steps, by the mean size of a draw.
+  // A pool of batch.pool draws at least, and of the draws of its least micro-batches, by the mean size of a draw.
+  const double pieces = std::max(pool_steps * settings_.sizes.micro_batches, pieces_of_route * route_count());
   const bool by_rows = settings_.batch.unit == BatchUnit::examples, pairs = shards_.has_source();
-  double draws = static_cast<double>(settings_.sizes.micro_size) * settings_.sizes.micro_batches;
+  double draws = pieces * static_cast<double>(settings_.sizes.micro_size);
   if (by_rows && !pairs) draws *= static_cast<double>(settings_.batch.sequence_length);
   if (!by_rows || !pairs) {
     const MeanDraw mean = mean_draw(corpora, shares_of_draws(corpora, settings_.temperature));
@@ -301,9 +328,14 @@ Sampler PoolMaker::make_sampler() const {
   }
   const SamplerSettings settings{
       .seed = settings_.seed,
-      .pool = std::max(settings_.batch.pool, static_cast<std::int64_t>(std::min(0x1p53, pool_steps * draws)) + 1),
+      .pool = std::max(settings_.batch.pool, static_cast<std::int64_t>(std::min(0x1p53, draws)) + 1),
       .temperature = settings_.temperature};
   return Sampler{settings, std::move(corpora)};
+}
+
+int PoolMaker::route_count() const {
+  const std::set<std::uint32_t> routes(settings_.routes.begin(), settings_.routes.end());
+  return std::max(1, narrow<int>(routes.size()));
 }
 
 BatchPlanSettings PoolMaker::plan_settings() const {

@@ -35,6 +35,8 @@ class PoolSource {
   [[nodiscard]] virtual std::int64_t steps() const = 0;
   /// As planned: what the batches hold where TokenShards::is_exact().
   [[nodiscard]] virtual Totals totals(std::int64_t step) const = 0;
+  /// Route of each of the `micro_batches` micro-batches of a step, or -1 where the step has fewer.
+  [[nodiscard]] virtual std::vector<int> routes(std::int64_t step) const = 0;
   /// Micro-batch j of a step; empty where the step has fewer.
   [[nodiscard]] virtual Batch assemble(std::int64_t step, int j) const = 0;
   [[nodiscard]] virtual Report report() const = 0;
@@ -53,6 +55,7 @@ struct PoolSettings {
   StepSizes sizes;
   BatchConfig batch;
   double temperature = 1.0;
+  std::vector<std::uint32_t> routes{};  // through the model, of the pairs of each corpus; empty: route 0
   std::int64_t position_shift_max = 0;  // model.position_shift_max; 0 for validation
   bool draws = true;                    // false, for validation: transforms that draw are applied without chance
 };
@@ -79,6 +82,7 @@ class PoolMaker {
   class SingleRows;
   class PackedRows;
   [[nodiscard]] Sampler make_sampler() const;
+  [[nodiscard]] int route_count() const;
   [[nodiscard]] BatchPlanSettings plan_settings() const;
   [[nodiscard]] Lengths fitted(std::uint64_t example, const Lengths& lengths) const;
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,15 +60,12 @@ class TokenShards {
   /// first words.
   void require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const;
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
+  /// Gives the pages of all files back (Mapping). read() does so itself, lengths() does not.
+  void release_pages() const;
   /// A document by its number through all corpora.
   [[nodiscard]] Document document(std::uint64_t number) const;
   /// Digest of tokenizer, texts and transforms: what a checkpoint compares on resume.
   [[nodiscard]] const Digest& fingerprint() const noexcept { return fingerprint_; }
-  /// Takes the pages of all files out of this process's memory; see Mapping.
-  void release_pages() const {
-    for (const TokenShard& shard : shards_) shard.release_pages();
-    for (const PlacedTexts& texts : texts_) texts.release_pages();
-  }
 
  private:
   struct Run {                         // consecutive examples of one shard
@@ -92,6 +91,7 @@ class TokenShards {
   std::int32_t eos_ = 0;
   bool has_source_ = true, is_exact_ = true;
   Digest fingerprint_;
+  std::unique_ptr<std::atomic<std::size_t>> last_read_ = std::make_unique<std::atomic<std::size_t>>(0);  // shard
 };
 
 }  // namespace argosy::data

@@ -190,11 +190,8 @@ struct Tokenizer::TableModel final : Model {
   }
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes, spec::Vocabulary vocabulary)
-    : model_(std::move(model)),
-      model_bytes_(std::move(model_bytes)),
-      digest_(digest_of(model_bytes_)),
-      vocabulary_(vocabulary) {}
+Tokenizer::Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes)
+    : model_(std::move(model)), model_bytes_(std::move(model_bytes)), digest_(digest_of(model_bytes_)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
@@ -207,16 +204,19 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
     model = std::make_unique<JsonModel>(model_bytes, name);
   else
     model = std::make_unique<SentencePieceModel>(model_bytes, name);
-  const spec::Vocabulary vocabulary =
-      spec::vocabulary_of(rule, std::max<std::int64_t>(model->size(), rule.least_pieces));
-  if (!rule.ids) {
-    const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
-    const SpecialIds wanted{vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad};
-    const SpecialIds got = model->special_ids(vocabulary);
-    if (wanted != got)
-      refuse_special_ids(name, rule.layout, wanted, got, model->kind() != TokenizerKind::sentence_piece);
-  }
-  return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
+  Tokenizer tokenizer{std::move(model), std::move(model_bytes)};
+  tokenizer.apply(rule, name);
+  return tokenizer;
+}
+
+void Tokenizer::apply(spec::VocabularyRule rule, std::string_view name) {
+  vocabulary_ = spec::vocabulary_of(rule, std::max<std::int64_t>(model_->size(), rule.least_pieces));
+  if (rule.ids) return;
+  const std::int64_t file_pad = vocabulary_.pad && *vocabulary_.pad < vocabulary_.pieces ? *vocabulary_.pad : -1;
+  const SpecialIds wanted{vocabulary_.bos.value_or(-1), vocabulary_.eos, vocabulary_.unk.value_or(-1), file_pad};
+  const SpecialIds got = model_->special_ids(vocabulary_);
+  if (wanted != got)
+    refuse_special_ids(name, rule.layout, wanted, got, model_->kind() != TokenizerKind::sentence_piece);
 }
 
 Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
@@ -252,6 +252,7 @@ float Tokenizer::score(std::int64_t id) const {
   return model_->score(narrow<std::int32_t>(id));
 }
 
+std::int64_t Tokenizer::spelled_ids() const { return model_->size(); }
 std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
 std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }

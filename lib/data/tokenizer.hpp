@@ -14,7 +14,7 @@
 #include "spec/vocabulary.hpp"
 
 /// Text ↔ ids through a SentencePiece model, a tokenizer.json of Hugging Face or a piece table, whose pieces are the
-/// live ids of a model's vocabulary. Immutable after load; encode and decode may run on many threads at once.
+/// live ids of a model's vocabulary. Encode and decode may run on many threads at once.
 namespace argosy::tokenizer {
 class Pipeline;
 }
@@ -30,6 +30,8 @@ class Tokenizer {
   static Tokenizer load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name = "tokenizer");
   /// The same from a file; a missing one is Error{data} with the advice to run preprocess.
   static Tokenizer read(const Files& files, const Path& path, spec::VocabularyRule rule);
+  /// Takes another rule for the ids of the same file. Throws as load().
+  void apply(spec::VocabularyRule rule, std::string_view name);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
@@ -42,6 +44,8 @@ class Tokenizer {
   [[nodiscard]] std::string piece(std::int64_t id) const;
   /// Log-probability (unigram) or negative merge rank (BPE) of a live piece.
   [[nodiscard]] float score(std::int64_t id) const;
+  /// How many ids the file spells. A model may have more (VocabularyRule::least_pieces).
+  [[nodiscard]] std::int64_t spelled_ids() const;
   /// Id of a piece, if it is one.
   [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const;
 
@@ -65,7 +69,7 @@ class Tokenizer {
   struct SentencePieceModel;
   struct JsonModel;
   struct TableModel;
-  Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes, spec::Vocabulary vocabulary);
+  Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes);
   std::unique_ptr<const Model> model_;
   std::string model_bytes_;
   Digest digest_;

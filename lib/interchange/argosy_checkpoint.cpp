@@ -54,10 +54,12 @@ ExportReport write_argosy(comm::Context& context, const model::StoredModel& mode
   manifest.kind = checkpoint::Kind::export_;
   manifest.wall_time_s = context.clock.wall_s();
   manifest.step = model.step;
-  manifest.sections.model =
-      model::model_section(model.config, model.tokenizer.digest(), model.tokenizer.vocabulary().pieces);
-  manifest.sections.history.push_back(
-      boost::json::object{{"step", model.step}, {"change", "weights taken from " + model.where}});
+  manifest.sections.model = model::model_section(model.config, model.tokenizer.digest(),
+                                                 model.tokenizer.vocabulary().pieces, model.trained_in);
+  manifest.sections.history.push_back(boost::json::object{
+      {"step", model.step},
+      {"change",
+       fmt::format("weights taken from {}{}", model.where, model.task.empty() ? "" : ", task " + model.task)}});
   ExportReport report{.folder = target};
   for (const spec::Unit& unit : model.spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) report.parameters += parameter.numel();

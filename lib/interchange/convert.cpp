@@ -119,4 +119,9 @@ std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fa
   return table;
 }
 
+bool equal_as(DType type, std::span<const float> got, std::span<const float> wanted) noexcept {
+  const float tolerance = type == DType::f32 ? 1e-5F : 0x1p-7F;  // bf16 rounds numbers below 1 by up to 2^-9
+  return std::ranges::equal(got, wanted, [&](float a, float b) { return std::abs(a - b) <= tolerance; });
+}
+
 }  // namespace argosy::interchange

@@ -44,4 +44,7 @@ void to_int16(std::span<const float> values, float scale, MutableBytes to) noexc
 [[nodiscard]] std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq = false,
                                            std::int64_t first = 0);
 
+/// Whether `got`, which was read as `type`, has the numbers of `wanted`, which are at most 1, up to rounding.
+[[nodiscard]] bool equal_as(DType type, std::span<const float> got, std::span<const float> wanted) noexcept;
+
 }  // namespace argosy::interchange

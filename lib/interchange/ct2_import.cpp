@@ -87,15 +87,6 @@ std::int64_t layers_of(const Ct2Description& described, const std::string& side)
   return layers;
 }
 
-/// Of a table of positions, its first rows. Numbers that are rounded to the table's type count as equal.
-bool begins_with(const ModelBinFile& file, const ModelBinFile::Variable& table, const std::vector<float>& wanted) {
-  std::vector<float> got(wanted.size());
-  file.read(table, 0, got);
-  return std::ranges::equal(wanted, got, [tolerance = table.dtype == DType::f32 ? 1e-5F : 0x1p-7F](float a, float b) {
-    return std::abs(a - b) <= tolerance;
-  });
-}
-
 spec::Position position_of(const Ct2Description& described, const ModelBinFile& file, const std::string& side) {
   const std::string attention = side + "/layer_0/self_attention/", name = side + "/position_encodings/encodings";
   if (described.has(attention + "rotary_dim")) return spec::Position::rope;
@@ -105,10 +96,11 @@ spec::Position position_of(const Ct2Description& described, const ModelBinFile& 
   if (table == nullptr || table->shape.size() != 2)
     described.wrong(name, "a table of positions", table == nullptr ? "none" : "another shape");
   const std::int64_t rows = std::min<std::int64_t>(table->shape[0], 64), width = table->shape[1];
-  if (begins_with(file, *table, sinusoids(rows, width))) return spec::Position::sinusoidal;
-  if (begins_with(file, *table, sinusoids(rows, width, true))) return spec::Position::sinusoidal_fairseq;
-  if (begins_with(file, *table, std::vector<float>(static_cast<std::size_t>(rows * width))))
-    return spec::Position::none;
+  std::vector<float> got(static_cast<std::size_t>(rows * width));
+  file.read(*table, 0, got);
+  if (equal_as(table->dtype, got, sinusoids(rows, width))) return spec::Position::sinusoidal;
+  if (equal_as(table->dtype, got, sinusoids(rows, width, true))) return spec::Position::sinusoidal_fairseq;
+  if (equal_as(table->dtype, got, std::vector<float>(got.size()))) return spec::Position::none;
   return spec::Position::learned;
 }
 
@@ -242,8 +234,6 @@ class Ct2Weights final : public model::WeightSource {
   const ModelBinFile file_;
 };
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 /// Whether CTranslate2's converters write a variable that follows from others, or that only alignments need.
 bool is_optional(std::string_view name) {
   return name.ends_with("/embeddings_merge") || name.ends_with("/alignment_heads") ||
@@ -262,8 +252,8 @@ std::vector<std::string> problems_of(const ModelBinFile& file, const ModelBin& w
       continue;
     }
     if (found->shape != tensor.shape) {
-      problems.push_back(
-          fmt::format("{} of shape {} instead of {}", tensor.name, shape_text(found->shape), shape_text(tensor.shape)));
+      problems.push_back(fmt::format("{} of shape {} instead of {}", tensor.name, spec::text_of(found->shape),
+                                     spec::text_of(tensor.shape)));
       continue;
     }
     if ((found->dtype == DType::i8 || found->dtype == DType::i16) && tensor.dtype == DType::f32) {
@@ -355,16 +345,6 @@ void set_ids(spec::ModelConfig& model, const Ct2Description& described, const bo
   if (rows > pieces) model.vocab_size = rows;
 }
 
-std::string read_tokenizer_of(const Files& files, const Path& folder, bool pairs, Path& path) {
-  path = folder;
-  if (std::optional<std::string> table = read_table_tokenizer(files, folder)) return std::move(*table);
-  const Path sentence_piece = folder / (pairs ? "source.spm" : "tokenizer.model"), json = folder / "tokenizer.json";
-  path = files.exists(json) && !files.exists(sentence_piece) ? json : sentence_piece;
-  if (files.exists(path)) return files.read_text(path);
-  throw_error(Fault::data, path.string(), "a SentencePiece model, or a tokenizer.json", "no such file",
-              "copy it from the folder that apps/export has written");
-}
-
 }  // namespace
 
 bool is_ctranslate2(const Files& files, const Path& folder) {
@@ -383,15 +363,15 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
   const Ct2Description described{file, config.get_object(), where};
   spec::ModelConfig model = config_of(described, file, where);
   const bool pairs = model.type == spec::ModelType::encoder_decoder;
-  Path tokenizer_path;
-  const std::string bytes = read_tokenizer_of(files, folder, pairs, tokenizer_path);
-  set_ids(model, described, config.get_object(),
-          data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, tokenizer_path.string()));
-  data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), tokenizer_path.string());
+  data::Tokenizer tokenizer = read_folder_tokenizer(files, folder);
+  set_ids(model, described, config.get_object(), tokenizer);
+  tokenizer.apply(spec::vocabulary_rule(model), folder.string());
   check_pieces(files, folder / (pairs ? "shared_vocabulary.json" : "vocabulary.json"), tokenizer);
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
   const std::string id = Hasher{}.update(boost::json::serialize(config)).update(file.digest().hex()).digest().hex();
   model::StoredModel stored{model, std::move(spec), std::move(tokenizer), nullptr, folder.string(), id};
+  if (const DType type = file.find("decoder/embeddings/weight")->dtype; type == DType::bf16 || type == DType::f16)
+    stored.trained_in = type;
   check_variables(file, stored, where);
   stored.weights = std::make_unique<Ct2Weights>(std::move(file));
   return stored;

@@ -50,6 +50,11 @@ std::vector<std::string> formats_for(const spec::Architecture& architecture) {
   return names;
 }
 
+Quantization default_quantization(const Format& format, const model::StoredModel& model) {
+  if (format.is_unlisted || model.trained_in == DType::f32) return Quantization::float32;
+  return model.trained_in == DType::bf16 ? Quantization::bfloat16 : Quantization::float16;
+}
+
 void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
                  std::span<float> to) {
   model.weights->read(parameter, begin, to);

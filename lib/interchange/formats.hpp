@@ -61,6 +61,9 @@ struct Format {
 /// The names of the formats of other programs that can represent the model.
 [[nodiscard]] std::vector<std::string> formats_for(const spec::Architecture& architecture);
 
+/// The type in which the model was trained. Argosy's own format and adapters have fp32 alone.
+[[nodiscard]] Quantization default_quantization(const Format& format, const model::StoredModel& model);
+
 /// Reads elements of a parameter as its weights do. Throws Error{numeric} for NaN and infinity as well.
 void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
                  std::span<float> to);

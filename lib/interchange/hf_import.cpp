@@ -21,8 +21,6 @@ namespace {
 
 constexpr const char* config_file = "config.json";
 
-std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 /// Calls visit(begin, count) for pieces of `elements` that fit a buffer.
 template <class F>
 void by_pieces(std::int64_t elements, F&& visit) {
@@ -45,11 +43,9 @@ bool equal_values(const Safetensors& tensors, const std::string& a, const std::s
 bool is_sinusoidal(const Safetensors& tensors, const std::string& name, std::int64_t width) {
   const Safetensors::Entry& entry = tensors.tensors().find(name)->second;
   if (entry.shape.size() != 2 || entry.shape[1] != width) return false;
-  const std::vector<float> wanted = sinusoids(entry.shape[0], width);
-  std::vector<float> got(wanted.size());
+  std::vector<float> got(static_cast<std::size_t>(entry.elements()));
   tensors.read(name, 0, got);
-  const float tolerance = entry.type == "F32" ? 1e-5F : 0x1p-7F;  // bf16 rounds numbers below 1 by up to 2^-9
-  return std::ranges::equal(wanted, got, [&](float a, float b) { return std::abs(a - b) <= tolerance; });
+  return equal_as(entry.type == "F32" ? DType::f32 : DType::bf16, got, sinusoids(entry.shape[0], width));
 }
 
 /// The weights of a folder by our names.
@@ -67,8 +63,8 @@ class HfWeights final : public model::WeightSource {
       if (found == tensors_.tensors().end()) {
         problems.push_back("missing " + name);
       } else if (found->second.shape != mapped.shape()) {
-        problems.push_back(
-            fmt::format("{} of shape {} instead of {}", name, text_of(found->second.shape), text_of(mapped.shape())));
+        problems.push_back(fmt::format("{} of shape {} instead of {}", name, spec::text_of(found->second.shape),
+                                       spec::text_of(mapped.shape())));
       }
       sources_[mapped.parameter->name].push_back(
           {name, mapped.begin * mapped.columns(), mapped.rows * mapped.columns()});
@@ -134,16 +130,11 @@ class HfWeights final : public model::WeightSource {
   std::map<std::string, std::vector<ParameterRange>> sources_;  // by parameter
 };
 
-/// The tokenizer of a folder: a piece table or its SentencePiece model, if there is one.
-std::string read_tokenizer(const Files& files, const Path& folder, Path& path) {
-  path = folder;
-  if (std::optional<std::string> table = read_table_tokenizer(files, folder)) return std::move(*table);
-  for (const char* name : {"source.spm", "tokenizer.model", "tokenizer.json"}) {
-    path = folder / name;
-    if (files.exists(path)) return files.read_text(path);
-  }
-  throw_error(Fault::data, folder.string(), "a tokenizer.json or tokenizer.model", "neither",
-              "copy the tokenizer's files there");
+/// The type of all tensors, or else fp32.
+DType type_of_all(const Safetensors& tensors) {
+  for (const auto& [name, type] : {std::pair{"BF16", DType::bf16}, {"F16", DType::f16}})
+    if (std::ranges::all_of(tensors.tensors(), [&](const auto& each) { return each.second.type == name; })) return type;
+  return DType::f32;
 }
 
 /// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
@@ -202,10 +193,9 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
                 "give a folder that save_pretrained() has written");
   HfDescription description = description_of(config.get_object(), where);
   spec::ModelConfig& model = description.model;
-  Path path;
-  const std::string bytes = read_tokenizer(files, folder, path);
-  set_vocabulary(description, data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, path.string()), where);
-  data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), path.string());
+  data::Tokenizer tokenizer = read_folder_tokenizer(files, folder, description.family == Family::t5);
+  set_vocabulary(description, tokenizer, where);
+  tokenizer.apply(spec::vocabulary_rule(model), folder.string());
   Safetensors tensors{files, folder};
   for (const bool encoder : {true, false}) {
     const std::string name = name_of_positions(encoder);
@@ -215,8 +205,11 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
   }
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
   const std::string id = Hasher{}.update(text).update(tensors.digest().hex()).digest().hex();
+  const DType type = type_of_all(tensors);
   auto weights = std::make_unique<HfWeights>(std::move(tensors), spec, description.family, folder.string());
-  return {model, std::move(spec), std::move(tokenizer), std::move(weights), folder.string(), id};
+  model::StoredModel stored{model, std::move(spec), std::move(tokenizer), std::move(weights), folder.string(), id};
+  stored.trained_in = type;
+  return stored;
 }
 
 }  // namespace argosy::interchange

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <optional>
 
 #include "checkpoint/load.hpp"
@@ -12,7 +13,12 @@
 
 namespace argosy::interchange {
 
-model::StoredModel open_source(comm::Context& context, const std::string& name, bool ema) {
+namespace {
+
+using OpenCheckpoint = std::function<model::StoredModel(std::unique_ptr<const checkpoint::Reader>)>;
+
+model::StoredModel open_by_content(comm::Context& context, const std::string& name, bool ema, const std::string& task,
+                                   const OpenCheckpoint& open) {
   constexpr std::string_view mark = "hf:";
   const bool marked = name.starts_with(mark);
   const Path folder = marked ? name.substr(mark.size()) : name;
@@ -31,15 +37,31 @@ model::StoredModel open_source(comm::Context& context, const std::string& name, 
       if (ema)
         throw_claim(Fault::usage, fmt::format("--ema: {} has no running means", folder.string()), "--ema",
                     "a checkpoint of a run with optimizer.ema", "a folder of another program", "leave --ema out");
+      if (!task.empty())
+        throw_claim(Fault::usage, fmt::format("--task {}: the model of {} has no tasks", task, folder.string()),
+                    folder.string(), "a checkpoint of a model of several tasks", "a folder of another program",
+                    "leave --task out");
       model.emplace(kind == "ct2" ? ctranslate2_model(context.files, folder)
                                   : hugging_face_model(context.files, folder));
     });
   } else {
     auto reader = std::make_unique<checkpoint::Reader>(checkpoint::open_on_all(context, folder));
     if (ema) reader->use_ema();
-    comm::agree(context.world, [&] { model.emplace(model::stored_model(std::move(reader))); });
+    comm::agree(context.world, [&] { model.emplace(open(std::move(reader))); });
   }
   return std::move(*model);
+}
+
+}  // namespace
+
+model::StoredModel open_source(comm::Context& context, const std::string& name, bool ema, const std::string& task) {
+  return open_by_content(context, name, ema, task, [&](std::unique_ptr<const checkpoint::Reader> reader) {
+    return model::stored_model(std::move(reader), task);
+  });
+}
+
+model::StoredModel open_whole_source(comm::Context& context, const std::string& name) {
+  return open_by_content(context, name, false, {}, model::whole_model);
 }
 
 std::unique_ptr<const model::WeightSource> open_adapters(comm::Context& context, const std::string& name,

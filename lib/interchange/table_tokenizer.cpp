@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <optional>
 
 #include "core/error.hpp"
 
@@ -10,7 +11,8 @@ namespace argosy::interchange {
 namespace {
 
 constexpr const char *source_file = "source.spm", *target_file = "target.spm", *table_file = "vocab.json",
-                     *m2m_file = "sentencepiece.bpe.model", *tokenizer_config_file = "tokenizer_config.json";
+                     *m2m_file = "sentencepiece.bpe.model", *t5_file = "spiece.model",
+                     *tokenizer_config_file = "tokenizer_config.json";
 constexpr std::uint64_t most_table_bytes = 64 << 20;
 
 /// Whether the ids of the table are the model's own, and then those of fillers and padding.
@@ -47,9 +49,8 @@ std::string languages_of(const Files& files, const Path& folder) {
   return set != nullptr && set->is_string() ? std::string{set->get_string()} : "m2m100";
 }
 
-}  // namespace
-
-std::optional<std::string> read_table_tokenizer(const Files& files, const Path& folder) {
+/// Such a tokenizer as one file; nullopt: there is none.
+std::optional<std::string> read_table(const Files& files, const Path& folder) {
   const Path table = folder / table_file, source = folder / source_file, target = folder / target_file;
   if (files.exists(folder / m2m_file) && files.exists(table))
     return data::pack({.source = files.read_text(folder / m2m_file),
@@ -74,6 +75,20 @@ std::optional<std::string> read_table_tokenizer(const Files& files, const Path& 
               fmt::format("{} is another model than source.spm, and there is no vocab.json, which says the ids of both",
                           target.string()),
               target.string(), "a vocab.json", "none", "copy the folder's vocab.json there");
+}
+
+}  // namespace
+
+data::Tokenizer read_folder_tokenizer(const Files& files, const Path& folder, bool is_t5) {
+  const auto loaded = [](std::string bytes, const Path& path) {
+    return data::Tokenizer::load(std::move(bytes), {.ids = spec::TokenIds{}}, path.string());
+  };
+  if (std::optional<std::string> table = read_table(files, folder)) return loaded(std::move(*table), folder);
+  for (const char* const name : {source_file, "tokenizer.model", "tokenizer.json", t5_file})
+    if (const Path path = folder / name; files.exists(path) && (is_t5 || name != t5_file))
+      return loaded(files.read_text(path), path);
+  throw_error(Fault::data, folder.string(), "a tokenizer.json or tokenizer.model", "neither",
+              "copy the tokenizer's files there");
 }
 
 void write_table_tokenizer(OutputFolder& output, const data::TableParts& parts) {

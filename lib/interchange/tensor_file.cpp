@@ -73,13 +73,13 @@ void put(PieceQueue& queue, const Part& part) {
   }
   constexpr std::int64_t piece_bytes = 8 << 20;
   const Tensor& tensor = *std::get<const Tensor*>(part.content);
-  const auto element_bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const std::int64_t elements = narrow<std::int64_t>(part.size_bytes) / element_bytes, row = tensor.row();
+  const auto element_size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const std::int64_t elements = narrow<std::int64_t>(part.size_bytes) / element_size, row = tensor.row();
   const std::int64_t most =
-      row * std::max<std::int64_t>(1, piece_bytes / std::max<std::int64_t>(1, row * element_bytes));
+      row * std::max<std::int64_t>(1, piece_bytes / std::max<std::int64_t>(1, row * element_size));
   for (std::int64_t first = 0; first < elements; first += most) {
-    tensor.fill(first, queue.room(narrow<std::size_t>(std::min(most, elements - first) * element_bytes)));
-    queue.put(part.offset + narrow<std::uint64_t>(first * element_bytes));
+    tensor.fill(first, queue.room(narrow<std::size_t>(std::min(most, elements - first) * element_size)));
+    queue.put(part.offset + narrow<std::uint64_t>(first * element_size));
   }
 }
 

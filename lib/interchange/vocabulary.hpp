@@ -27,21 +27,21 @@ struct ChangedVocabulary {
   VocabularyFigures figures;
 };
 
-/// Keeps the pieces that the tokenizer makes of the text `files` at least `min_count` times, those that are not
-/// ordinary (control, user-defined, byte), the parts that BPE builds kept pieces from, and of unigram models the
-/// highest and the lowest score, which decide those of user-defined and unknown pieces. So text whose pieces are kept
-/// is encoded as before. The ranks share out the lines. **Collective.** Throws Error{data} for text that cannot be
-/// read, for files without text and for a tokenizer that is neither unigram nor BPE, Error{internal} when the self-test
-/// on the first 100 lines fails.
+/// Keeps the pieces that the tokenizer makes of the text `files` at least `min_count` times, by the model of either
+/// side, those that are not ordinary (special, user-defined, added, byte), the parts that BPE builds kept pieces from,
+/// and of unigram models the highest and the lowest score, which decide those of user-defined and unknown pieces. So
+/// text whose pieces are kept is encoded as before. The ranks share out the lines. **Collective.** Throws Error{data}
+/// for text that cannot be read, for files without text and for a tokenizer that is neither unigram nor BPE,
+/// Error{internal} when the self-test on the first 100 lines fails.
 [[nodiscard]] ChangedVocabulary trim_vocabulary(comm::Context& context, const model::StoredModel& model,
                                                 const std::vector<Path>& files, std::int64_t min_count,
                                                 const model::Forward& forward);
 
-/// Adds the pieces of a file, one in a line, spelled as SentencePiece spells them; blanks stand for "▁". The rows of a
-/// piece are the means, in fp32, of the rows of the pieces that the old tokenizer makes of it. In text it takes their
-/// place: unigram models prefer it to them by its score, BPE models build it after all old pieces. `texts`: for the
-/// self-test and the figures. **Collective.** Throws as trim_vocabulary(), and Error{data} where no piece is new, and
-/// for one that begins a word and is never made of text, because the tokenizer normalizes it.
+/// Adds the pieces of a file, one in a line; blanks begin words. The rows of a piece are the means, in fp32, of the
+/// rows of the pieces that the old tokenizer makes of it. In text it takes their place: unigram models prefer it to
+/// them by its score, BPE models build it after all old pieces. `texts`: for the self-test and the figures.
+/// **Collective.** Throws as trim_vocabulary(), and Error{data} where no piece is new, for one that begins a word and
+/// is never made of text, because the tokenizer normalizes it, and for one that merges cannot lead to.
 [[nodiscard]] ChangedVocabulary extend_vocabulary(comm::Context& context, const model::StoredModel& model,
                                                   const Path& pieces, const std::vector<Path>& texts,
                                                   const model::Forward& forward);

@@ -34,9 +34,10 @@ void by_rows(const model::WeightSource& weights, const spec::Parameter& paramete
 /// The old weights with other rows.
 class MappedWeights final : public model::WeightSource {
  public:
-  MappedWeights(const model::StoredModel& old, const VocabularyChange& change) : old_(old), kept_(change.kept) {
+  MappedWeights(const model::StoredModel& old, const VocabularyChange& change) : old_(old), old_ids_(change.old_ids) {
     const spec::Vocabulary& vocabulary = old_.tokenizer.vocabulary();
     has_dead_pad_ = vocabulary.pad && vocabulary.is_dead(*vocabulary.pad);
+    added_at_ = std::ranges::find(old_ids_, -1) - old_ids_.begin();
     for (const spec::Unit& unit : old_.spec.units) {
       for (const spec::Parameter& parameter : unit.parameters) {
         if (!parameter.is_by_id()) continue;
@@ -60,15 +61,17 @@ class MappedWeights final : public model::WeightSource {
           to.begin() + (from - begin));
     };
     const auto width = static_cast<std::size_t>(columns);
-    const std::int64_t old_rows = std::ssize(kept_), until = std::min(last, old_rows);
-    if (first < until) {
-      std::int64_t next = first;
-      by_rows(*old_.weights, *found->second, kept_[static_cast<std::size_t>(first)],
-              kept_[static_cast<std::size_t>(until - 1)] + 1, [&](std::int64_t row, std::span<const float> values) {
+    const std::int64_t until = std::min(last, std::ssize(old_ids_));
+    std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // old and new rows
+    for (std::int64_t row = first; row < until; ++row)
+      if (const std::int64_t old = old_ids_[static_cast<std::size_t>(row)]; old >= 0) kept.emplace_back(old, row);
+    if (!kept.empty()) {
+      auto next = kept.begin();
+      by_rows(*old_.weights, *found->second, kept.front().first, kept.back().first + 1,
+              [&](std::int64_t row, std::span<const float> values) {
                 const std::int64_t after = row + std::ssize(values) / columns;
-                for (; next < until && kept_[static_cast<std::size_t>(next)] < after; ++next)
-                  put(next, values.subspan(
-                                static_cast<std::size_t>(kept_[static_cast<std::size_t>(next)] - row) * width, width));
+                for (; next != kept.end() && next->first < after; ++next)
+                  put(next->second, values.subspan(static_cast<std::size_t>(next->first - row) * width, width));
               });
     }
     // A dead pad is the last row of both: decoders start from it.
@@ -80,9 +83,9 @@ class MappedWeights final : public model::WeightSource {
     }
     const auto made = made_.find(parameter.name);
     if (made == made_.end()) return;
-    const std::int64_t all = old_rows + std::ssize(made->second) / columns;
-    for (std::int64_t row = std::max(first, old_rows); row < std::min(last, all); ++row)
-      put(row, std::span{made->second}.subspan(static_cast<std::size_t>(row - old_rows) * width, width));
+    const std::int64_t all = added_at_ + std::ssize(made->second) / columns;
+    for (std::int64_t row = std::max(first, added_at_); row < std::min(last, all); ++row)
+      put(row, std::span{made->second}.subspan(static_cast<std::size_t>(row - added_at_) * width, width));
   }
 
  private:
@@ -108,7 +111,8 @@ class MappedWeights final : public model::WeightSource {
   }
 
   const model::StoredModel& old_;
-  const std::vector<std::int64_t> kept_;
+  const std::vector<std::int64_t> old_ids_;  // as in VocabularyChange
+  std::int64_t added_at_ = 0;
   bool has_dead_pad_ = false;
   std::map<std::string, const spec::Parameter*> by_id_;  // of the old model
   std::map<std::string, std::vector<float>> made_;
@@ -118,13 +122,15 @@ class MappedWeights final : public model::WeightSource {
 std::string map_text(const model::StoredModel& old, const data::Tokenizer& tokenizer, const VocabularyChange& change) {
   const spec::Vocabulary &before = old.tokenizer.vocabulary(), &after = tokenizer.vocabulary();
   boost::json::array ids(static_cast<std::size_t>(before.rows));  // of null
-  for (std::size_t id = 0; id < change.kept.size(); ++id)
-    ids[static_cast<std::size_t>(change.kept[id])] = static_cast<std::int64_t>(id);
+  const std::vector<std::int64_t>& old_ids = change.old_ids;
+  for (std::size_t id = 0; id < old_ids.size(); ++id)
+    if (old_ids[id] >= 0) ids[static_cast<std::size_t>(old_ids[id])] = static_cast<std::int64_t>(id);
   if (before.pad && before.is_dead(*before.pad)) ids[static_cast<std::size_t>(*before.pad)] = after.pad.value();
+  const std::int64_t added_at = std::ranges::find(old_ids, -1) - old_ids.begin();
   boost::json::array added;
   for (std::size_t a = 0; a < change.added.size(); ++a) {
     added.push_back({{"piece", change.added[a].piece},
-                     {"id", static_cast<std::int64_t>(change.kept.size() + a)},
+                     {"id", added_at + static_cast<std::int64_t>(a)},
                      {"mean_of", boost::json::value_from(change.added[a].made_of)}});
   }
   return pretty(boost::json::object{{"old_tokenizer", old.tokenizer.digest().hex()},
@@ -147,8 +153,8 @@ class PiecesOfBoth {
  public:
   PiecesOfBoth(const data::Tokenizer& old, const data::Tokenizer& changed) : old_(old) {
     std::map<std::string, std::int64_t> by_text;
-    for (std::int64_t id = 0; id < old.vocabulary().pieces; ++id) by_text.emplace(old.piece(id), id);
-    for (std::int64_t id = 0; id < changed.vocabulary().pieces; ++id) {
+    for (std::int64_t id = 0; id < old.spelled_ids(); ++id) by_text.emplace(old.piece(id), id);
+    for (std::int64_t id = 0; id < changed.spelled_ids(); ++id) {
       const auto found = by_text.find(changed.piece(id));
       old_id_.push_back(found == by_text.end() ? -1 : found->second);
       if (found != by_text.end()) kept_.insert(found->second);
@@ -156,6 +162,8 @@ class PiecesOfBoth {
   }
   /// -1: the old model has no such piece.
   [[nodiscard]] std::int64_t old_id(std::int64_t id) const { return old_id_[static_cast<std::size_t>(id)]; }
+  /// Of the ids that the changed tokenizer spells.
+  [[nodiscard]] std::int64_t size() const { return std::ssize(old_id_); }
   [[nodiscard]] bool keeps_all(const std::vector<std::int32_t>& old_ids) const {
     return std::ranges::all_of(old_ids, [&](std::int32_t id) { return kept_.contains(id); });
   }
@@ -182,9 +190,9 @@ void check_rows(const model::StoredModel& old, const model::StoredModel& changed
       before.shape.front() = old.tokenizer.vocabulary().rows;
       const auto columns = static_cast<std::size_t>(columns_of(parameter));
       std::map<std::int64_t, std::int64_t> new_id;  // by old id
-      for (std::int64_t id = 0; id < changed.tokenizer.vocabulary().pieces; ++id)
+      for (std::int64_t id = 0; id < pieces.size(); ++id)
         if (pieces.old_id(id) >= 0) new_id.emplace(pieces.old_id(id), id);
-      std::vector<float> all(static_cast<std::size_t>(changed.tokenizer.vocabulary().pieces) * columns);
+      std::vector<float> all(static_cast<std::size_t>(pieces.size()) * columns);
       changed.weights->read(parameter, 0, all);
       by_rows(*old.weights, before, 0, old.tokenizer.vocabulary().pieces,
               [&](std::int64_t row, std::span<const float> values) {
@@ -201,21 +209,27 @@ void check_rows(const model::StoredModel& old, const model::StoredModel& changed
   }
 }
 
-model::Example example_of(const spec::Architecture& shape, std::vector<std::int32_t> ids) {
-  const auto eos = narrow<std::int32_t>(shape.vocabulary.eos);
-  ids.resize(std::min(ids.size(), static_cast<std::size_t>(shape.max_positions - 1)));
-  ids.push_back(eos);
-  return {shape.type == spec::ModelType::encoder_decoder ? ids : std::vector<std::int32_t>{}, ids};
+/// A line as both sides of a translation model encode it, or as a language model reads it.
+model::Example example_of(const spec::Architecture& shape, const std::vector<std::vector<std::int32_t>>& by_side) {
+  const auto ended = [&](std::vector<std::int32_t> ids) {
+    ids.resize(std::min(ids.size(), static_cast<std::size_t>(shape.max_positions - 1)));
+    ids.push_back(narrow<std::int32_t>(shape.vocabulary.eos));
+    return ids;
+  };
+  const bool pairs = shape.type == spec::ModelType::encoder_decoder;
+  return {pairs ? ended(by_side.front()) : std::vector<std::int32_t>{}, ended(by_side.back())};
 }
 
 }  // namespace
 
 model::StoredModel changed_model(const model::StoredModel& old, const VocabularyChange& change) {
   spec::ModelConfig config = old.config;
-  const std::int64_t pieces = std::ssize(change.kept) + std::ssize(change.added);
+  const std::int64_t pieces = std::ssize(change.old_ids);
   if (config.vocab_size) config.vocab_size = pieces;
+  // The pad of Marian's layout is the last piece of its table as well.
+  if (old.tokenizer.kind() == data::TokenizerKind::table && !config.token_ids) config.vocab_multiple = 1;
   if (config.token_ids) {
-    const auto move = [&](std::int64_t id) { return std::ranges::lower_bound(change.kept, id) - change.kept.begin(); };
+    const auto move = [&](std::int64_t id) { return std::ranges::find(change.old_ids, id) - change.old_ids.begin(); };
     const auto move_all = [&](std::same_as<std::optional<std::int64_t>> auto&... ids) {
       ((ids = ids ? std::optional<std::int64_t>{move(*ids)} : std::nullopt), ...);
     };
@@ -234,6 +248,8 @@ model::StoredModel changed_model(const model::StoredModel& old, const Vocabulary
                              old.where,
                              Hasher{}.update(old.id).update(map).digest().hex(),
                              old.step};
+  changed.task = old.task;
+  changed.trained_in = old.trained_in;
   changed.attachments.push_back({"vocab_map.json", std::move(map)});
   return changed;
 }
@@ -251,19 +267,25 @@ VocabularyFigures check_vocabulary(const model::StoredModel& old, const model::S
     const std::optional<std::int64_t> unk = tokenizer.vocabulary().unk;
     return unk ? std::ranges::count(ids, *unk) : 0;
   };
+  const std::vector<data::Side> sides = sides_of(old.tokenizer);
   for (const std::string& line : lines) {
-    std::vector<std::int32_t> was = old.tokenizer.encode(line), is = changed.tokenizer.encode(line);
-    length_before += static_cast<double>(was.size());
-    length_after += static_cast<double>(is.size());
-    unknown_before += static_cast<double>(unknown(was, old.tokenizer));
-    unknown_after += static_cast<double>(unknown(is, changed.tokenizer));
-    if (!pieces.same(was, is)) {
-      if (pieces.keeps_all(was) && !pieces.has_new(is))
+    std::vector<std::vector<std::int32_t>> was, is;  // by side
+    bool same = true;
+    for (const data::Side side : sides) {
+      const auto& a = was.emplace_back(old.tokenizer.encode(line, side));
+      const auto& b = is.emplace_back(changed.tokenizer.encode(line, side));
+      length_before += static_cast<double>(a.size());
+      length_after += static_cast<double>(b.size());
+      unknown_before += static_cast<double>(unknown(a, old.tokenizer));
+      unknown_after += static_cast<double>(unknown(b, changed.tokenizer));
+      if (pieces.same(a, b)) continue;
+      same = false;
+      if (pieces.keeps_all(a) && !pieces.has_new(b))
         failed(fmt::format("the encoding of the line \"{}\"", line), "that of the old tokenizer", "another");
-      continue;
     }
-    before.push_back(example_of(old.spec.architecture, std::move(was)));
-    after.push_back(example_of(changed.spec.architecture, std::move(is)));
+    if (!same) continue;
+    before.push_back(example_of(old.spec.architecture, was));
+    after.push_back(example_of(changed.spec.architecture, is));
   }
   const auto outputs_before = forward(old.spec, *old.weights, before);
   const auto outputs_after = forward(changed.spec, *changed.weights, after);
@@ -276,8 +298,8 @@ VocabularyFigures check_vocabulary(const model::StoredModel& old, const model::S
   figures.same_lines = std::ssize(before);
   figures.unknown_before = unknown_before / std::max(1.0, length_before);
   figures.unknown_after = unknown_after / std::max(1.0, length_after);
-  figures.length_before = length_before / static_cast<double>(lines.size());
-  figures.length_after = length_after / static_cast<double>(lines.size());
+  figures.length_before = length_before / static_cast<double>(lines.size() * sides.size());
+  figures.length_after = length_after / static_cast<double>(lines.size() * sides.size());
   return figures;
 }
 
@@ -295,100 +317,25 @@ std::vector<std::string> first_lines(const Files& files, const std::vector<Path>
   return lines;
 }
 
-void require_spelled_ids(const model::StoredModel& model) {
-  if (model.tokenizer.kind() != data::TokenizerKind::sentence_piece) {
-    const bool is_json = model.tokenizer.kind() == data::TokenizerKind::json;
-    const char* const got = is_json ? "a tokenizer.json" : "a table of ids next to its SentencePiece models";
-    throw_claim(Fault::usage, fmt::format("{} has {}: its vocabulary cannot be changed", model.where, got), model.where,
-                "a SentencePiece model", got, "omit --vocab-trim and --vocab-extend");
-  }
-  const Pieces pieces{model.tokenizer.model_bytes()};
-  const std::int64_t spelled = std::ssize(pieces.texts), all = model.tokenizer.vocabulary().pieces;
-  if (spelled == all) return;
-  throw_claim(Fault::usage,
-              fmt::format("{} has {} ids, of which its tokenizer spells {}: its vocabulary cannot be changed",
-                          model.where, all, spelled),
-              model.where, "a tokenizer with all ids", fmt::format("{} of {}", spelled, all),
-              "omit --vocab-trim and --vocab-extend");
+std::vector<data::Side> sides_of(const data::Tokenizer& tokenizer) {
+  const bool both = tokenizer.kind() == data::TokenizerKind::table &&
+                    !data::unpack(tokenizer.model_bytes(), "tokenizer.model").target.empty();
+  return both ? std::vector{data::Side::source, data::Side::target} : std::vector{data::Side::target};
 }
 
-PieceBuilder::PieceBuilder(const Pieces& pieces) : is_bpe_(pieces.model_type == 2) {
-  if (pieces.model_type != 1 && pieces.model_type != 2)
-    throw_claim(Fault::data, "tokenizer.model splits text into words or characters", "tokenizer.model",
-                "a unigram or BPE model", fmt::format("model type {}", pieces.model_type),
-                "use a model whose tokenizer was trained with data.tokenizer_training.type unigram or bpe");
-  for (std::size_t id = 0; id < pieces.texts.size(); ++id) {
-    if (pieces.types[id] == PieceType::normal)
-      by_text_.emplace(pieces.texts[id], Known{static_cast<std::int64_t>(id), pieces.scores[id]});
-  }
-}
-
-namespace {
-
-std::vector<std::string> characters_of(std::string_view text) {
-  std::vector<std::string> characters;
-  for (const char byte : text) {
-    if ((static_cast<unsigned char>(byte) & 0xc0U) == 0x80U && !characters.empty()) {
-      characters.back() += byte;
-    } else {
-      characters.emplace_back(1, byte);
-    }
-  }
-  return characters;
-}
-
-}  // namespace
-
-std::vector<std::string> PieceBuilder::merged(std::string_view text, std::vector<std::int64_t>* on_the_way) const {
-  std::vector<std::string> symbols = characters_of(text);
-  for (;;) {
-    std::size_t best = symbols.size();
-    const Known* known = nullptr;
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-      const auto found = by_text_.find(symbols[i] + symbols[i + 1]);
-      if (found == by_text_.end() || (known != nullptr && found->second.score <= known->score)) continue;
-      known = &found->second;
-      best = i;
-    }
-    if (known == nullptr) return symbols;
-    symbols[best] += symbols[best + 1];
-    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    if (on_the_way != nullptr) on_the_way->push_back(known->id);
-  }
-}
-
-std::vector<std::int64_t> PieceBuilder::split(std::string_view of) const {
-  const std::vector<std::string> characters = characters_of(of);
-  constexpr float unknown = -1e6F;  // worse than any pieces
-  struct Best {
-    float score = -std::numeric_limits<float>::infinity();
-    std::size_t begin = 0;
-    std::int64_t id = -1;
-  };
-  std::vector<Best> best(characters.size() + 1);
-  best[0].score = 0;
-  for (std::size_t begin = 0; begin < characters.size(); ++begin) {
-    const auto offer = [&](std::size_t end, float score, std::int64_t id) {
-      if (best[begin].score + score > best[end].score) best[end] = {best[begin].score + score, begin, id};
-    };
-    offer(begin + 1, unknown, -1);
-    std::string text;
-    for (std::size_t end = begin; end < characters.size(); ++end) {
-      text += characters[end];
-      if (const auto found = by_text_.find(text); found != by_text_.end())
-        offer(end + 1, found->second.score, found->second.id);
-    }
-  }
-  std::vector<std::int64_t> ids;
-  for (std::size_t end = characters.size(); end > 0; end = best[end].begin) ids.push_back(best[end].id);
-  std::ranges::reverse(ids);
+std::vector<std::int64_t> special_ids(const spec::Vocabulary& vocabulary) {
+  std::vector<std::int64_t> ids{vocabulary.eos, vocabulary.start};
+  for (const auto& id : {vocabulary.unk, vocabulary.bos, vocabulary.pad})
+    if (id) ids.push_back(*id);
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::unique(ids);
+  ids.erase(twice.begin(), twice.end());
   return ids;
 }
 
-std::vector<std::int64_t> PieceBuilder::built(std::string_view text) const {
-  std::vector<std::int64_t> ids;
-  (void)merged(text, &ids);
-  return ids;
+void append_unspelled(std::vector<std::int64_t>& old_ids, const data::Tokenizer& tokenizer) {
+  for (const std::int64_t id : special_ids(tokenizer.vocabulary()))
+    if (id >= tokenizer.spelled_ids() && !tokenizer.vocabulary().is_dead(id)) old_ids.push_back(id);
 }
 
 }  // namespace argosy::interchange

@@ -27,7 +27,18 @@ constexpr DeviceTable cpu_table{.pack_matrix = cpu::pack_matrix,
                                 .adamw_stochastic_ = cpu::adamw_stochastic_,
                                 .ema_ = cpu::ema_,
                                 .sum_of_squares = cpu::sum_of_squares};
-constexpr DeviceTable cuda_table{.gemm = cuda::gemm, .adamw_stochastic_ = cuda::adamw_stochastic_};
+constexpr DeviceTable cuda_table{.gemm = cuda::gemm,
+                                 .norm = cuda::norm,
+                                 .norm_backward = cuda::norm_backward,
+                                 .activation = cuda::activation,
+                                 .activation_backward = cuda::activation_backward,
+                                 .column_sum = cuda::column_sum,
+                                 .rope_ = cuda::rope_,
+                                 .embedding_backward = cuda::embedding_backward,
+                                 .head_loss = cuda::head_loss,
+                                 .adamw_ = cuda::adamw_,
+                                 .adamw_stochastic_ = cuda::adamw_stochastic_,
+                                 .sum_of_squares = cuda::sum_of_squares};
 
 const DeviceTable& table_for(const at::Tensor& tensor) { return tensor.is_cpu() ? cpu_table : cuda_table; }
 

@@ -64,7 +64,17 @@ decltype(kernels::sum_of_squares) sum_of_squares;
 
 namespace cuda {
 Gemm gemm;
+decltype(kernels::norm) norm;
+decltype(kernels::norm_backward) norm_backward;
+decltype(kernels::activation) activation;
+decltype(kernels::activation_backward) activation_backward;
+decltype(kernels::column_sum) column_sum;
+decltype(kernels::rope_) rope_;
+decltype(kernels::embedding_backward) embedding_backward;
+decltype(kernels::head_loss) head_loss;
+decltype(kernels::adamw_) adamw_;
 decltype(kernels::adamw_stochastic_) adamw_stochastic_;
+decltype(kernels::sum_of_squares) sum_of_squares;
 }  // namespace cuda
 
 }  // namespace argosy::kernels

@@ -1,5 +1,6 @@
 #include "kernels/plugin.hpp"
 
+#include <ATen/Context.h>
 #include <dlfcn.h>
 
 #include <mutex>
@@ -121,6 +122,14 @@ void open_cuda_plugin(int device_index) {
     throw_claim(Fault::device, fmt::format("GPU {} does not run Argosy's code: {}", device_index, problem),
                 "GPU " + std::to_string(device_index), "a GPU that runs Argosy's code", problem,
                 "update the driver, rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu");
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);  // before that, its allocator answers no question about a device
+  } catch (const c10::Error& error) {
+    throw_claim(Fault::device,
+                fmt::format("LibTorch cannot use GPU {}: {}", device_index, error.what_without_backtrace()),
+                "GPU " + std::to_string(device_index), "a GPU that LibTorch can use", error.what_without_backtrace(),
+                "update the driver, or set device to cpu");
+  }
 }
 
 bool use_gpu(std::string_view device, int device_index) {

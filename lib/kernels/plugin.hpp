@@ -18,8 +18,9 @@ namespace argosy::kernels {
 /// 16 bytes that identify a GPU in all processes; empty if there is no such GPU. Does not use torch.
 [[nodiscard]] std::string gpu_identity(int device_index);
 
-/// Opens LibTorch's CUDA libraries and libargosy_cuda.so, and runs a kernel on `device_index` to try it. Throws
-/// Error{device} if there is no driver or GPU, if a library is missing, or if the device does not run our code.
+/// Opens LibTorch's CUDA libraries and libargosy_cuda.so, makes `device_index` the device of this thread, runs a kernel
+/// on it to try it, and initializes LibTorch for it. Throws Error{device} if there is no driver or GPU, if a library is
+/// missing, or if the device does not run our code.
 void open_cuda_plugin(int device_index = 0);
 
 /// A function of libargosy_cuda.so by name. Throws Error{device} if the library or the function is missing.

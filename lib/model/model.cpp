@@ -99,8 +99,8 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     : spec(model_spec), shape(spec.architecture) {
   for (const spec::Unit& unit : spec.units) units.emplace_back(unit, layouts[unit.component]);
   const bool translation = shape.type == ModelType::encoder_decoder, pre = shape.norm_position == NormPosition::pre;
-  encoder.reserve(static_cast<std::size_t>(shape.encoder_layers));
-  decoder.reserve(static_cast<std::size_t>(shape.decoder_layers));
+  encoder.reserve(spec.visits.size());  // visits refer to their blocks
+  decoder.reserve(spec.visits.size());
   for (const spec::Visit& visit : spec.visits) {
     const VisitParameters parameters(units, visit);
     const std::int64_t site = std::ssize(visits);
@@ -120,10 +120,9 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
         return embed_visit(is_encoder, site, state, inputs, pass);
       });
     };
-    const auto add_block = [&](std::vector<Block>& blocks, const char* side, bool is_encoder) {
-      const std::string prefix = fmt::format("{}/layer_{}", side, visit.layer);
+    const auto add_block = [&](std::vector<Block>& blocks, bool is_encoder) {
       const Shared shared{rotary, parameters.find(Role::relative_bias)};
-      add_visit([&block = blocks.emplace_back(shape, parameters, prefix, is_encoder, site, shared)](
+      add_visit([&block = blocks.emplace_back(shape, parameters, visit.prefix, is_encoder, site, shared)](
                     const State& state, const Inputs& inputs, Pass& pass) {
         return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
       });
@@ -133,14 +132,14 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
         add_embedding(source, shape.tie_inputs ? Role::target_embedding : Role::source_embedding, true);
         break;
       case VisitKind::encoder_block:
-        add_block(encoder, "encoder", true);
+        add_block(encoder, true);
         break;
       case VisitKind::target:
         if (translation && pre) encoder_norm.emplace(parameters, "encoder/layer_norm", shape);
         add_embedding(target, Role::target_embedding, false);
         break;
       case VisitKind::decoder_block:
-        add_block(decoder, "decoder", false);
+        add_block(decoder, false);
         break;
       case VisitKind::head:
         head_weight = parameters.find(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);

@@ -1,5 +1,7 @@
 #include "model/stored_model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -10,11 +12,17 @@
 namespace argosy::model {
 namespace {
 
+using Names = std::map<std::string, std::string>;
+
 class CheckpointWeights final : public WeightSource {
  public:
-  CheckpointWeights(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned)
+  /// stored: the names in the checkpoint of those of the model.
+  CheckpointWeights(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned,
+                    const Names& stored)
       : owned_(std::move(owned)), reader_(reader) {
-    for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids_.emplace(reader.parameters()[id].name, id);
+    std::map<std::string_view, std::size_t> ids;
+    for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids.emplace(reader.parameters()[id].name, id);
+    for (const auto& [name, there] : stored) ids_.emplace(name, ids.at(there));
   }
   void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
     reader_.read_elements(ids_.at(parameter.name), begin, to);
@@ -70,8 +78,10 @@ class MergedWeights final : public WeightSource {
   mutable std::vector<float> down_;  // A of the matrix that was read last
 };
 
-StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned) {
-  const std::string where = (reader.directory() / "MANIFEST.json").string();
+/// wanted: a task; absent: all of them.
+StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned,
+                       const std::optional<std::string>& wanted) {
+  const std::string where = (reader.directory() / "MANIFEST.json").string(), folder = reader.directory().string();
   const std::optional<spec::ModelConfig> config = stored_config(reader);
   if (!config)
     throw_error(Fault::data, where, "a model configuration", "none",
@@ -79,23 +89,58 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
   data::Tokenizer tokenizer =
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
   spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
-  std::unique_ptr<const WeightSource> weights = std::make_unique<CheckpointWeights>(reader, std::move(owned));
+  const std::vector<spec::Task>& tasks = spec.sharing.tasks;
+  const std::string task = wanted.value_or("");
+  if (tasks.empty() && !task.empty())
+    throw_claim(Fault::usage, fmt::format("--task {}: the model of {} has no tasks", task, folder), folder,
+                "a model of several tasks", "one of a single task, or whose tasks share all of it", "leave --task out");
+  if (!tasks.empty() && wanted == "")
+    throw_claim(Fault::usage, fmt::format("{} is a model of several tasks: {}", folder, spec::text_of(tasks)), folder,
+                "a task", "none",
+                "give one with --task, or first make a model of it: apps/export CHECKPOINT --task TASK --format argosy "
+                "--out FOLDER");
+  Names stored;
+  if (task.empty()) {
+    for (const spec::Unit& unit : spec.units)
+      for (const spec::Parameter& parameter : unit.parameters) stored.emplace(parameter.name, parameter.name);
+  } else {
+    spec::RouteModel route = spec::model_of_task(spec, spec::task_named(spec.sharing, task));
+    spec = std::move(route.spec);
+    stored = std::move(route.stored);
+  }
+  std::unique_ptr<const WeightSource> weights = std::make_unique<CheckpointWeights>(reader, std::move(owned), stored);
   std::optional<spec::LoraConfig> lora = stored_lora(reader);
   if (lora) {
     weights = std::make_unique<MergedWeights>(spec, std::move(weights));
     spec = spec::ModelSpec(spec.architecture);
   }
-  return {*config,           std::move(spec), std::move(tokenizer), std::move(weights), reader.directory().string(),
-          reader.run_uuid(), reader.step(),   std::move(lora)};
+  return {task.empty() ? *config : spec::as_plain(*config),
+          std::move(spec),
+          std::move(tokenizer),
+          std::move(weights),
+          folder,
+          reader.run_uuid(),
+          reader.step(),
+          std::move(lora),
+          task,
+          {},
+          stored_type(reader)};
 }
 
 }  // namespace
 
-StoredModel stored_model(const checkpoint::Reader& reader) { return open_model(reader, nullptr); }
+StoredModel stored_model(const checkpoint::Reader& reader, const std::string& task) {
+  return open_model(reader, nullptr, task);
+}
 
-StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader) {
+StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader, const std::string& task) {
   const checkpoint::Reader& borrowed = *reader;
-  return open_model(borrowed, std::move(reader));
+  return open_model(borrowed, std::move(reader), task);
+}
+
+StoredModel whole_model(std::unique_ptr<const checkpoint::Reader> reader) {
+  const checkpoint::Reader& borrowed = *reader;
+  return open_model(borrowed, std::move(reader), std::nullopt);
 }
 
 }  // namespace argosy::model

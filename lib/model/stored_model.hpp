@@ -11,7 +11,8 @@
 #include "spec/fine_tuning.hpp"
 
 /// A model that exists, without LibTorch: of a checkpoint, a soup, or the folder of another program (interchange).
-/// Export, decoding and training from existing weights start from it.
+/// Export, decoding and training from existing weights start from it. Of a model whose tasks share parts of it
+/// (spec/sharing.hpp), it is what one task computes, which is a plain model.
 namespace argosy::model {
 
 /// Reads weights by the names of a specification. One thread.
@@ -33,13 +34,19 @@ struct StoredModel {
   std::string id;                          // 32 hex digits: of the run, or of the weights where there is no run
   std::int64_t step = 0;                   // of the checkpoint
   std::optional<spec::LoraConfig> lora{};  // of a model with adapters
+  std::string task{};                      // of a model that has several
   std::vector<checkpoint::Attachment> attachments{};  // that exports of the model contain as well
+  DType trained_in = DType::f32;  // what forward passes had in training, or the weights of a folder have
 };
 
-/// Borrows the reader. Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer,
-/// and Error{corrupt} if these do not fit the stored parameters.
-[[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
+/// Borrows the reader. task: which one of a model whose tasks share parts of it, as spec::task_named() takes it; empty:
+/// the model has no tasks. Not collective. Throws Error{data} if the checkpoint has no model configuration or no
+/// tokenizer, Error{corrupt} if these do not fit the stored parameters, and Error{usage} if there must be a task and is
+/// none, if there must be none, or if the model does not have what this one needs.
+[[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader, const std::string& task = {});
 /// The same; the model owns the reader.
-[[nodiscard]] StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader);
+[[nodiscard]] StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader, const std::string& task = {});
+/// The model of all its tasks, to train from. The model owns the reader. Throws as stored_model().
+[[nodiscard]] StoredModel whole_model(std::unique_ptr<const checkpoint::Reader> reader);
 
 }  // namespace argosy::model

@@ -1,6 +1,6 @@
 #include "model/stored_spec.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <boost/json/serialize.hpp>
 #include <map>
@@ -33,12 +33,21 @@ auto by_its_word(const checkpoint::Reader& reader, F&& read) {
   }
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+/// A part of the section `model`; nullopt: it does not have it.
+template <class Config>
+std::optional<Config> described(const checkpoint::Reader& reader, std::string_view key) {
+  const boost::json::value* const part = reader.sections().model.if_contains(key);
+  if (part == nullptr) return std::nullopt;
+  return by_its_word(reader, [&] {
+    return config::from_document<Config>(config::Document::parse(boost::json::serialize(*part), manifest_of(reader)));
+  });
+}
 
 }  // namespace
 
 boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer, std::int64_t pieces,
-                                  const std::optional<spec::LoraConfig>& lora) {
+                                  DType trained_in, const std::optional<spec::LoraConfig>& lora,
+                                  const spec::Sharing& sharing) {
   using boost::json::array;
   const bool tied = config.tie_embeddings.value_or(config.type == spec::ModelType::encoder_decoder);
   boost::json::object section{{"arch", config::to_json(config.type)},
@@ -46,31 +55,43 @@ boost::json::object model_section(const spec::ModelConfig& config, const Digest&
                               {"config_digest", config::digest_of_config(config).hex()},
                               {"tokenizer_digest", tokenizer.hex()},
                               {"vocab_size", pieces},
+                              {"trained_in", name_of(trained_in)},
                               {"tied", tied                                ? array{"embeddings", "output"}
                                        : config.tie_inputs.value_or(false) ? array{"embeddings"}
                                                                            : array{}}};
   if (lora) section["lora"] = config::to_json(*lora);
+  if (!spec::is_plain(config)) section["sharing"] = config::to_json(sharing);
   return section;
 }
 
+DType stored_type(const checkpoint::Reader& reader) {
+  const boost::json::object& model = reader.sections().model;
+  if (const boost::json::value* const type = model.if_contains("trained_in")) {
+    for (const DType known : {DType::bf16, DType::f16})
+      if (*type == boost::json::value(name_of(known))) return known;
+    return DType::f32;
+  }
+  // Checkpoints of training said it in another section before.
+  boost::json::error_code none;
+  const boost::json::value optimizer(reader.sections().optimizer);
+  const boost::json::value* const mode = optimizer.find_pointer("/precision/mode", none);
+  return mode != nullptr && mode->is_string() && mode->get_string().starts_with("bf16") ? DType::bf16 : DType::f32;
+}
+
 std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader) {
-  const boost::json::value* const section = reader.sections().model.if_contains("config");
-  if (section == nullptr) return std::nullopt;
-  return by_its_word(reader, [&] {
-    return config::from_document<spec::ModelConfig>(
-        config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
-  });
+  return described<spec::ModelConfig>(reader, "config");
 }
 
 std::optional<spec::LoraConfig> stored_lora(const checkpoint::Reader& reader) {
-  const boost::json::value* const section = reader.sections().model.if_contains("lora");
-  if (section == nullptr) return std::nullopt;
-  auto lora = by_its_word(reader, [&] {
-    return config::from_document<spec::LoraConfig>(
-        config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
-  });
-  if (!lora.rank) fail(reader, "the rank of its adapters", "none");
+  auto lora = described<spec::LoraConfig>(reader, "lora");
+  if (lora && !lora->rank) fail(reader, "the rank of its adapters", "none");
   return lora;
+}
+
+spec::Sharing stored_sharing(const checkpoint::Reader& reader) {
+  auto sharing = described<spec::Sharing>(reader, "sharing");
+  if (sharing && sharing->tasks.empty()) fail(reader, "tasks that share the model", "a section sharing without tasks");
+  return std::move(sharing).value_or(spec::Sharing{});
 }
 
 spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelConfig& config, std::int64_t pieces) {
@@ -78,19 +99,26 @@ spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelC
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
     stored.emplace(parameter.name, &parameter.shape);
-  // Before anything is made for each layer: a number in a file costs nothing, a layer does.
-  const std::int64_t layers = shape.encoder_layers + shape.decoder_layers;
-  if (layers > static_cast<std::int64_t>(stored.size()))
-    fail(reader, fmt::format("the parameters of {} layers", layers), fmt::format("{} in all", stored.size()));
-  spec::ModelSpec spec = shape;
-  if (const auto lora = stored_lora(reader))
+  spec::Sharing sharing = stored_sharing(reader);
+  if (spec::is_plain(shape) != sharing.tasks.empty())
+    fail(reader, spec::is_plain(shape) ? "no section sharing, since all is shared" : "the tasks that share its stacks",
+         sharing.tasks.empty() ? "no section sharing" : "the tasks " + spec::text_of(sharing.tasks));
+  // Before anything is made for each block: a number in a file costs nothing, a block does.
+  const std::int64_t blocks = by_its_word(reader, [&] { return spec::block_count(shape, sharing); });
+  if (blocks > static_cast<std::int64_t>(stored.size()))
+    fail(reader, fmt::format("the parameters of {} layers", blocks), fmt::format("{} in all", stored.size()));
+  spec::ModelSpec spec = by_its_word(reader, [&] { return spec::ModelSpec(shape, std::move(sharing)); });
+  if (const auto lora = stored_lora(reader)) {
+    if (!spec::is_plain(shape)) fail(reader, "no adapters, since not all tasks share the model", "a section lora");
     spec = by_its_word(reader, [&] { return spec::with_adapters(std::move(spec), *lora); });
+  }
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& param : unit.parameters) {
       const auto found = stored.find(param.name);
       if (found == stored.end()) fail(reader, "the parameter " + param.name, "none in the shards");
       if (*found->second != param.shape)
-        fail(reader, fmt::format("{} of shape {}", param.name, text_of(param.shape)), text_of(*found->second));
+        fail(reader, fmt::format("{} of shape {}", param.name, spec::text_of(param.shape)),
+             spec::text_of(*found->second));
       stored.erase(found);
     }
   }

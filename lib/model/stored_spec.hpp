@@ -10,19 +10,28 @@
 /// exports or averages a model from a manifest calls this first. Torch-free.
 namespace argosy::model {
 
-/// The section `model` of a manifest. pieces: of the tokenizer with that digest; lora: of a model with adapters.
+/// The section `model` of a manifest. pieces: of the tokenizer with that digest; trained_in: the type that forward
+/// passes had in training; lora: of a model with adapters; sharing: of a model whose tasks do not share all of it.
 [[nodiscard]] boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer,
-                                                std::int64_t pieces,
-                                                const std::optional<spec::LoraConfig>& lora = std::nullopt);
+                                                std::int64_t pieces, DType trained_in,
+                                                const std::optional<spec::LoraConfig>& lora = std::nullopt,
+                                                const spec::Sharing& sharing = {});
 
 /// nullopt: the manifest describes no model. Throws Error{corrupt} for an invalid description.
 [[nodiscard]] std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader);
 
+/// The type that forward passes had in training: f32, bf16 or f16. Older soups do not say it: f32.
+[[nodiscard]] DType stored_type(const checkpoint::Reader& reader);
+
 /// The same of the adapters; nullopt: it has none.
 [[nodiscard]] std::optional<spec::LoraConfig> stored_lora(const checkpoint::Reader& reader);
 
-/// The model of that configuration, with its adapters and a tokenizer of `pieces` pieces. Throws Error{corrupt} with
-/// the first parameter that only the model or only the checkpoint has, or whose shapes differ.
+/// The tasks of the model, which share parts of it; none: they share all of it, or it has none. Throws Error{corrupt}
+/// for an invalid description.
+[[nodiscard]] spec::Sharing stored_sharing(const checkpoint::Reader& reader);
+
+/// The model of that configuration, of all tasks, with its adapters and a tokenizer of `pieces` pieces. Throws
+/// Error{corrupt} with the first parameter that only the model or only the checkpoint has, or whose shapes differ.
 [[nodiscard]] spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelConfig& config,
                                           std::int64_t pieces);
 

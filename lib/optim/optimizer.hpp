@@ -115,11 +115,12 @@ class Optimizer {
   void update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const;
 
   /// Of units with matrices that are updated as a whole, such as Muon's, before update(). prepare() leaves in the
-  /// gradient of each piece what is to be transformed; then transform() replaces it, matrix by matrix, on the rank that
-  /// owns the matrix; update() finds the result in the gradients of the pieces.
+  /// gradient of each piece what is to be transformed; then transform() replaces it, on each rank for the matrices that
+  /// it owns; update() finds the result in the gradients of the pieces.
   virtual void prepare(std::span<const Piece> /*pieces*/, const Update& /*update*/) const {}
-  /// values: [matrix.rows, matrix.columns] fp32.
-  virtual void transform(const spec::Matrix& /*matrix*/, const at::Tensor& /*values*/) const {}
+  /// matrices: each [rows, columns] fp32. type: of the weights in products, fp32 or bf16; products of the
+  /// transformation have the same.
+  virtual void transform(std::span<const at::Tensor> /*matrices*/, at::ScalarType /*type*/) const {}
 
  private:
   virtual void update_weights(std::span<const Piece> pieces, const Statistics& statistics,

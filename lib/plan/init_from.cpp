@@ -9,14 +9,17 @@
 
 namespace argosy::plan {
 
-ModelPart part_of(const spec::Parameter& parameter) {
-  if (parameter.is_by_id()) return ModelPart::embeddings;
-  return parameter.name.starts_with("encoder/") ? ModelPart::encoder : ModelPart::decoder;
-}
-
 bool InitSource::covers(const spec::Parameter& parameter) const {
   const bool is_position = parameter.role == spec::Role::position_table || parameter.role == spec::Role::relative_bias;
-  return !(is_position && reinit_positions) && std::ranges::count(components, part_of(parameter)) > 0;
+  return !(is_position && reinit_positions) && std::ranges::any_of(components, [&](const std::string& component) {
+    return spec::is_of(parameter, component);
+  });
+}
+
+bool InitSource::has(std::string_view part) const {
+  return std::ranges::any_of(components, [&](const std::string& component) {
+    return component == part || component.starts_with(std::string(part) + ".");
+  });
 }
 
 std::span<const config::KeyText> key_texts(const InitSource&) {
@@ -24,7 +27,8 @@ std::span<const config::KeyText> key_texts(const InitSource&) {
       {"from",
        "folder of a checkpoint, of a soup, or of a Hugging Face model; with lora also of adapters that peft wrote"},
       {"components",
-       "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder; default: all"},
+       "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder, or components of a "
+       "model of several tasks: \"encoder.fr\", \"encoder.all\" (what all tasks share of a side); default: all"},
       {"allow_new", "true: parameters that it does not have begin with random values; false: they are an error"},
       {"reinit_positions",
        "true: positions may be of another kind than there, and learned ones begin with random values"},
@@ -34,7 +38,12 @@ std::span<const config::KeyText> key_texts(const InitSource&) {
 
 void validate(const InitSource& source, config::Problems& problems) {
   problems.require(!source.from.empty(), "/from", "the folder of a model", "nothing");
-  problems.require(!source.components.empty(), "/components", "at least one of embeddings, encoder, decoder", "none");
+  constexpr std::string_view wanted = "at least one of embeddings, encoder, decoder, or a component such as encoder.fr";
+  problems.require(!source.components.empty(), "/components", wanted, "none");
+  for (const std::string& component : source.components)
+    problems.require(component == "embeddings" || component == "encoder" || component == "decoder" ||
+                         component.starts_with("encoder.") || component.starts_with("decoder."),
+                     "/components", wanted, component);
 }
 
 InitFrom InitFrom::parse(std::string_view text) {
@@ -74,7 +83,7 @@ boost::json::value InitFrom::schema() {
 bool has_new_embeddings(const Files& files, const InitFrom& from) {
   bool has_any = false;
   for (const InitSource& source : from.sources) {
-    if (std::ranges::count(source.components, ModelPart::embeddings) == 0) continue;
+    if (!source.has("embeddings")) continue;
     has_any = true;
     const Path map = Path(source.from) / "vocab_map.json";
     if (!files.exists(map)) continue;

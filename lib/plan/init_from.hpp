@@ -14,18 +14,14 @@
 /// The key `init_from`: existing models whose weights a new run begins with.
 namespace argosy::plan {
 
-/// A part of a model, for weights: the matrices with one row per id (and the output's bias), or what else a side has.
-enum class ModelPart { embeddings, encoder, decoder };
-BOOST_DESCRIBE_ENUM(ModelPart, embeddings, encoder, decoder)
-
-[[nodiscard]] ModelPart part_of(const spec::Parameter& parameter);
-
 struct InitSource {
   std::string from;  // a checkpoint, a soup, or a folder of another program
-  std::vector<ModelPart> components{ModelPart::embeddings, ModelPart::encoder, ModelPart::decoder};
+  std::vector<std::string> components{"embeddings", "encoder", "decoder"};  // as spec::is_of
   bool allow_new = false;
   bool reinit_positions = false;  // its kind of positions does not count, nor do its tables of them
   [[nodiscard]] bool covers(const spec::Parameter& parameter) const;
+  /// Whether some of its components are of this part: embeddings, encoder or decoder.
+  [[nodiscard]] bool has(std::string_view part) const;
 };
 BOOST_DESCRIBE_STRUCT(InitSource, (), (from, components, allow_new, reinit_positions))
 std::span<const config::KeyText> key_texts(const InitSource&);

@@ -40,6 +40,28 @@ BlockElements block_elements(const spec::Architecture& shape, bool cross, Recomp
   return elements;
 }
 
+/// Blocks of a side that keep what their backward pass reads.
+struct KeptBlocks {
+  double encoder = 0, decoder = 0;
+};
+
+/// Of the route that has most of them.
+KeptBlocks kept_blocks(const spec::ModelSpec& spec) {
+  KeptBlocks most;
+  for (const std::vector<std::size_t>& route : spec.routes) {
+    KeptBlocks kept;
+    bool trains = false;  // some unit of a visit up to here
+    for (const std::size_t v : route) {
+      const spec::Visit& visit = spec.visits[v];
+      for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
+      if (trains && visit.kind == spec::VisitKind::encoder_block) ++kept.encoder;
+      if (trains && visit.kind == spec::VisitKind::decoder_block) ++kept.decoder;
+    }
+    if (kept.encoder + kept.decoder > most.encoder + most.decoder) most = kept;
+  }
+  return most;
+}
+
 Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.owned - b.owned, a.held - b.held}; }
 
 }  // namespace
@@ -181,10 +203,11 @@ StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices
   return memory;
 }
 
-ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,
+ActivationMemory activation_memory(const spec::ModelSpec& spec, const MicroBatch& batch,
                                    const ActivationChoices& choices) {
+  const spec::Architecture& shape = spec.architecture;
   const auto bytes = static_cast<double>(choices.element_bytes);
-  const auto encoder = static_cast<double>(shape.encoder_layers), decoder = static_cast<double>(shape.decoder_layers);
+  const auto [encoder, decoder] = kept_blocks(spec);
   const double source = batch.source_positions, target = batch.target_positions;
   const bool translation = shape.encoder_layers > 0;
   const auto of_block = [&](bool is_decoder, Recompute recompute) {
@@ -195,6 +218,11 @@ ActivationMemory activation_memory(const spec::Architecture& shape, const MicroB
   memory.blocks = encoder * of_block(false, choices.recompute) + decoder * of_block(true, choices.recompute);
   if (choices.recompute == Recompute::block) {
     memory.recomputed = std::max(of_block(true, Recompute::none), translation ? of_block(false, Recompute::none) : 0.0);
+  } else {  // a block that keeps nothing is there while it is computed, when no other is
+    if (encoder < static_cast<double>(shape.encoder_layers))
+      memory.blocks = std::max(memory.blocks, of_block(false, Recompute::none));
+    if (decoder < static_cast<double>(shape.decoder_layers))
+      memory.blocks = std::max(memory.blocks, of_block(true, Recompute::none));
   }
   const double moments = shape.norm == spec::Norm::layer_norm ? 2 : 1;  // mean and rstd; rstd
   const double final_norm = shape.norm_position == spec::NormPosition::pre ? 1 : 0;

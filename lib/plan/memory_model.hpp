@@ -94,7 +94,7 @@ struct ActivationChoices {
 
 /// Bytes kept until the backward pass.
 struct ActivationMemory {
-  double blocks = 0;      // matrix inputs and the like, over all blocks
+  double blocks = 0;      // matrix inputs and the like, over all blocks that have a backward pass
   double recomputed = 0;  // of one block, while it is recomputed
   double statistics = 0;  // of attention (log-sum-exp) and norms, fp32
   double embedding = 0;   // embedding and final norm
@@ -102,7 +102,8 @@ struct ActivationMemory {
   double whole_logits = 0;
   [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits; }
 };
-[[nodiscard]] ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,
+/// Visits before the first one that reads a trained unit have no backward pass and keep nothing.
+[[nodiscard]] ActivationMemory activation_memory(const spec::ModelSpec& spec, const MicroBatch& batch,
                                                  const ActivationChoices& choices);
 
 }  // namespace argosy::plan

@@ -47,7 +47,7 @@ std::int64_t longest_row(const RunConfig& config) {
 }
 
 double kept_bytes(const RunConfig& config, const spec::Architecture& shape, const FullRows& rows) {
-  return activations_of(config, shape, rows.positions()).total();
+  return activations_of(config, spec::as_plain(shape), rows.positions()).total();
 }
 
 }  // namespace
@@ -112,8 +112,8 @@ std::int64_t full_length_bytes(const RunConfig& config, const spec::ModelSpec& s
   const RunConfig sized = with_micro_size(config, sizes);
   const SchemePlanner planner{sized, spec, target};
   const StateMemory state = planner.memory(scheme_of(config.sharding)).state;
-  const spec::Architecture& shape = spec.architecture;
-  const ActivationMemory kept = activations_of(config, shape, full_rows(config, shape, sizes.micro_size).positions());
+  const FullRows rows = full_rows(config, spec.architecture, sizes.micro_size);
+  const ActivationMemory kept = activations_of(config, spec, rows.positions());
   double together = kept.total();
   if (config.sharding.accumulation_order == AccumulationOrder::breadth_first)
     together += (sizes.accumulation - 1) * (kept.total() - kept.logits - kept.recomputed);

@@ -35,6 +35,15 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
   return object;
 }
 
+/// Absent without a GPU.
+json::value json_of(const Gpu* gpu) {
+  if (gpu == nullptr) return nullptr;
+  json::object rates;
+  for (const NamedRate& one : rates_of(*gpu))
+    rates[one.key] = {{"per_s", one.rate.per_s}, {"measured", one.rate.is_measured}};
+  return rates;
+}
+
 }  // namespace
 
 json::object json_of(const RunPlan& plan) {
@@ -52,6 +61,7 @@ json::object json_of(const RunPlan& plan) {
       {"gpu", plan.target.gpu != nullptr ? json::value(plan.target.gpu->name) : json::value(nullptr)},
       {"capacity_bytes",
        plan.target.gpu != nullptr ? json::value(capacity_bytes(*plan.target.gpu)) : json::value(nullptr)},
+      {"rates", json_of(plan.target.gpu)},
       {"flops_per_position", {{"causal", plan.flops.causal}, {"full", plan.flops.full}, {"exact", plan.exact_flops}}},
       {"position", plan.position_name},
       {"global_size", plan.sizes.global_size},

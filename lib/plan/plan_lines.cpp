@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace argosy::plan {
 
 namespace {
@@ -34,6 +36,7 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
   lines.push_back(fmt::format("model: {} parameters ({} with padding){}{}", grouped(plan.spaces.parameters),
                               grouped(plan.spaces.all.padded), formats.empty() ? "" : "; exportable as ",
                               fmt::join(formats, ", ")));
+  if (!plan.components.empty()) lines.push_back(plan.components);
   if (const auto [trained, all] = plan.parameters; trained < all)
     lines.push_back(fmt::format("trained: {} parameters ({:.2g} %)", grouped(trained),
                                 100 * static_cast<double>(trained) / static_cast<double>(all)));
@@ -119,6 +122,27 @@ void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
   }
 }
 
+/// Whether times are those of rates that this code has not been seen to reach.
+bool has_bounds(const RunPlan& plan) {
+  if (plan.target.gpu == nullptr || plan.target.gpu_positions_per_s) return false;
+  const auto rates = rates_of(*plan.target.gpu);
+  return std::ranges::any_of(rates, [](const NamedRate& one) { return !one.rate.is_measured; });
+}
+
+void add_rates(std::vector<std::string>& lines, const RunPlan& plan) {
+  if (!has_bounds(plan)) return;
+  std::vector<std::string> measured, bounds;
+  for (const NamedRate& one : rates_of(*plan.target.gpu))
+    (one.rate.is_measured ? measured : bounds)
+        .push_back(fmt::format("{} {:.4g} {}", one.name, one.rate / 1e12, one.unit));
+  lines.push_back(fmt::format(
+      "rates of a GPU, measured with this code on {}: {}; not measured, but bounds: {}; so times are at least, and "
+      "speeds at most, those below (--gpu-rate takes a measured speed). Memory and time are those of fused kernels, "
+      "some of which the code for GPUs does not have yet",
+      plan.target.gpu->name, measured.empty() ? "none" : fmt::format("{}", fmt::join(measured, ", ")),
+      fmt::join(bounds, ", ")));
+}
+
 /// A block of lines: what a scheme takes, each figure with its name.
 void add_scheme(std::vector<std::string>& lines, const RunPlan& plan, const SchemePlan& scheme,
                 const std::string& title) {
@@ -152,19 +176,22 @@ void add_scheme(std::vector<std::string>& lines, const RunPlan& plan, const Sche
   }
   if (!scheme.step_s) return;
   const double rate = plan.positions_per_s(*scheme.step_s);
-  lines.push_back(fmt::format("  time of a step    {:.3f} s (estimate), {:.3f} s of it waiting for the network",
-                              *scheme.step_s, *scheme.exposed_s));
+  const bool bound = has_bounds(plan);
+  const char* const word = bound ? "bound" : "estimate";
+  lines.push_back(fmt::format("  time of a step    {}{:.3f} s ({}), {:.3f} s of it waiting for the network",
+                              bound ? "at least " : "", *scheme.step_s, word, *scheme.exposed_s));
   lines.push_back(
-      fmt::format("  speed             {} {}/s a GPU (estimate), {:.0f} TFLOP/s, MFU {:.1f} %; counted as if attention "
+      fmt::format("  speed             {}{} {}/s a GPU ({}), {:.0f} TFLOP/s, MFU {:.1f} %; counted as if attention "
                   "were neither causal nor windowed: {:.0f} TFLOP/s",
-                  grouped(rate), plan.position_name, rate * plan.flops.causal / 1e12,
+                  bound ? "at most " : "", grouped(rate), plan.position_name, word, rate * plan.flops.causal / 1e12,
                   100 * rate * plan.flops.causal / plan.target.gpu->peak_flops, rate * plan.flops.full / 1e12));
 }
 
 void add_layouts(std::vector<std::string>& lines, const RunPlan& plan) {
   if (plan.layouts.size() < 2) return;
   const Unit unit = unit_for(plan.chosen().total_bytes);
-  lines.push_back(fmt::format("scheme {} on other numbers of nodes (estimates)", plan.chosen().name));
+  lines.push_back(fmt::format("scheme {} on other numbers of nodes ({})", plan.chosen().name,
+                              has_bounds(plan) ? "estimates; times are bounds" : "estimates"));
   for (const LayoutPlan& row : plan.layouts) {
     lines.push_back(fmt::format(
         "  {:>4} nodes, {:>4} ranks, accumulation {:>3}{}: {:.1f} {} a rank, {}, {:.3f} s a step", row.nodes, row.ranks,
@@ -182,9 +209,11 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
   if (which == Schemes::all || plan.data) add_data(lines, plan, config);
   add_optimizer(lines, plan, config);
   add_activations(lines, plan);
+  add_rates(lines, plan);
   add_scheme(lines, plan, plan.chosen(), plan.chosen().name + ", as configured");
   if (plan.chosen().step_s && plan.steps) {
-    lines.push_back(fmt::format("  time of the run   {:.1f} h (estimate)", *plan.steps * *plan.chosen().step_s / 3600));
+    lines.push_back(fmt::format("  time of the run   {}{:.1f} h ({})", has_bounds(plan) ? "at least " : "",
+                                *plan.steps * *plan.chosen().step_s / 3600, has_bounds(plan) ? "bound" : "estimate"));
   }
   if (which == Schemes::all) {
     for (const SchemePlan& scheme : plan.schemes) {

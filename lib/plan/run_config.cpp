@@ -9,6 +9,7 @@
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "plan/sharing.hpp"
 #include "spec/model_spec.hpp"
 
 namespace argosy::comm {
@@ -113,7 +114,57 @@ void validate(const ValidationConfig& config, config::Problems& problems) {
     require_measured(config.keep_best[i], fmt::format("/keep_best/{}", i));
 }
 
+void expand(RunConfig& config) {
+  if (config.tasks) {
+    config.data.temperature = config.tasks->temperature.value_or(config.data.temperature);
+    for (Task& task : tasks_of(*config.tasks)) {
+      if (const auto& lines = task.validation) {
+        ValidationSet& set = config.validation.sets.emplace_back();
+        set.source = {lines->source};
+        set.target = config::StringOrList{lines->target};
+        set.corpus = task.corpus.name;
+      }
+      config.data.corpora.push_back(std::move(task.corpus));
+    }
+    config.tasks.reset();
+  }
+  data::expand_directions(config.data);
+}
+
+namespace {
+
+/// What the tasks of a configuration do not go with. True if there is nothing.
+bool validate_tasks(const RunConfig& config, config::Problems& problems) {
+  const std::size_t before = problems.all().size();
+  problems.require(config.data.corpora.empty(), "/data/corpora", "absent, since tasks makes the corpora", "a list");
+  problems.require(!is_language_model(config), "/tasks", "absent, since model.type is decoder", "tasks");
+  problems.require(!config.tasks->temperature || config.data.temperature == data::DataConfig{}.temperature,
+                   "/data/temperature", "absent, since tasks.temperature is given", config.data.temperature);
+  config::Problems own;
+  validate(*config.tasks, own);
+  return own.all().empty() && problems.all().size() == before;
+}
+
+}  // namespace
+
 void validate(const RunConfig& config, config::Problems& problems) {
+  if (config.tasks) {
+    if (!validate_tasks(config, problems)) return;
+    RunConfig expanded = config;
+    expand(expanded);
+    {
+      const config::Problems::Scope scope(problems, "data");
+      validate(expanded.data, problems);
+    }
+    {
+      const config::Problems::Scope scope(problems, "tasks");
+      for (const data::CorpusConfig& corpus : expanded.data.corpora) validate(corpus, problems);
+    }
+    validate(expanded, problems);
+    return;
+  }
+  validate_sharing(config, problems);
+  problems.require(!config.data.corpora.empty(), "/data/corpora", "at least one corpus, unless tasks is given", "none");
   const GradientWire& wire = config.precision.gradient_wire;
   const bool elastic = config.sharding.reduction == Reduction::elastic;
   problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
@@ -252,7 +303,7 @@ data::BatchConfig batch_of(const RunConfig& config) {
 }
 
 spec::ModelSpec spec_of(const RunConfig& config, std::int64_t pieces) {
-  spec::ModelSpec spec = spec::resolve(config.model, pieces);
+  spec::ModelSpec spec(spec::resolve(config.model, pieces), sharing_of(config));
   if (config.lora) spec = spec::with_adapters(std::move(spec), *config.lora);
   if (!config.freeze.empty()) spec = spec::with_frozen(std::move(spec), config.freeze);
   return spec;
@@ -295,7 +346,7 @@ std::optional<double> block_parameters(spec::ModelConfig model) {
   model.vocab_size = model.vocab_size.value_or(8000);  // any: it is not in blocks
   double parameters = 0;
   try {
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(model, 0)).units) {
+    for (const spec::Unit& unit : spec::ModelSpec(spec::as_plain(spec::resolve(model, 0))).units) {
       for (const spec::Parameter& parameter : unit.parameters)
         parameters += unit.is_block ? static_cast<double>(parameter.numel()) : 0;
     }

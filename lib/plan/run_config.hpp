@@ -2,6 +2,7 @@
 
 #include <boost/describe.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "optim/optim_config.hpp"
 #include "optim/schedule.hpp"
 #include "plan/init_from.hpp"
+#include "plan/tasks.hpp"
 #include "spec/fine_tuning.hpp"
 #include "spec/model_config.hpp"
 #include "telemetry/telemetry_config.hpp"
@@ -45,15 +47,19 @@ BOOST_DESCRIBE_ENUM(AccumulationOrder, depth_first, breadth_first)
 enum class WireType { fp32, bf16 };
 BOOST_DESCRIBE_ENUM(WireType, fp32, bf16)
 
+enum class LossNormalisation { step, component };
+BOOST_DESCRIBE_ENUM(LossNormalisation, step, component)
+
 struct LossConfig {
   std::optional<double> label_smoothing;  // language model 0, translation 0.1
   double z = 0;
   double error_norm_truncation = 0;
   std::int64_t error_norm_truncation_after = 0;  // steps
   std::int64_t chunk_bytes = 256LL << 20;
+  LossNormalisation normalise = LossNormalisation::step;
 };
 BOOST_DESCRIBE_STRUCT(LossConfig, (),
-                      (label_smoothing, z, error_norm_truncation, error_norm_truncation_after, chunk_bytes))
+                      (label_smoothing, z, error_norm_truncation, error_norm_truncation_after, chunk_bytes, normalise))
 
 /// Element type in which gradients are sent: one, "bf16", or one per level, {"inner": "fp32", "outer": "bf16"}.
 struct GradientWire {
@@ -166,6 +172,8 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
   data::DataConfig data;
+  std::optional<TasksConfig> tasks;                        // absent once they are corpora
+  std::map<std::string, std::vector<std::string>> groups;  // of languages, for stacks that these share
   spec::ModelConfig model;
   std::optional<InitFrom> init_from;     // absent: random weights
   std::optional<spec::LoraConfig> lora;  // absent: no adapters
@@ -183,8 +191,8 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (preset, run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule,
-                       batch, precision, sharding, checkpoint, validation, telemetry, comm, stop))
+                      (preset, run_dir, seed, device, data, tasks, groups, model, init_from, lora, freeze, loss,
+                       optimizer, schedule, batch, precision, sharding, checkpoint, validation, telemetry, comm, stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
 std::span<const config::KeyText> key_texts(const PrecisionConfig&);
@@ -206,8 +214,8 @@ void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
 /// Those of `preset`.
 void set_defaults(RunConfig& config, const boost::json::value& root);
-/// Corpora that are read in both directions become two.
-inline void expand(RunConfig& config) { data::expand_directions(config.data); }
+/// Tasks become corpora and validation sets; corpora that are read in both directions become two.
+void expand(RunConfig& config);
 
 /// Checks for the keys that training needs besides those of count and preprocess: run_dir, schedule.lr where it is not
 /// decided by other keys, schedule.length. Throws Error{config} naming all that are missing, and a usual schedule.lr.

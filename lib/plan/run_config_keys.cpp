@@ -16,7 +16,7 @@ namespace argosy::plan {
 using config::KeyText;
 
 std::span<const KeyText> key_texts(const LossConfig&) {
-  static constexpr std::array<KeyText, 5> texts{{
+  static constexpr std::array<KeyText, 6> texts{{
       {"label_smoothing",
        "share of the target probability spread over all pieces of the tokenizer; default: 0 for language models, 0.1 "
        "for translation"},
@@ -28,6 +28,11 @@ std::span<const KeyText> key_texts(const LossConfig&) {
        "steps at the beginning in which all tokens stay, until the model tells likely from unlikely labels; for "
        "thresholds of 1 and less, which untrained models exceed at every token"},
       {"chunk_bytes", "most bytes of logits that exist at one time; 0: no limit"},
+      {"normalise",
+       "what the gradient of a component of a model with stacks is divided by: step: all tokens of the step, so that "
+       "it "
+       "is the gradient of the mean loss; component: the tokens of the tasks that have the component, so that those of "
+       "rare languages learn as fast as others"},
   }};
   return texts;
 }
@@ -147,7 +152,7 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
-  static constexpr std::array<KeyText, 20> texts{{
+  static constexpr std::array<KeyText, 22> texts{{
       {"preset",
        "fine_tuning: other defaults for training that goes on from trained weights: optimizer.max_grad_norm 5 (not "
        "with "
@@ -156,6 +161,10 @@ std::span<const KeyText> key_texts(const RunConfig&) {
       {"seed", "seed of initial weights, order of examples and dropout"},
       {"device", "cpu, cuda, or auto: cuda if a GPU is found"},
       {"data", "texts, tokenizer, token shards"},
+      {"tasks", "directions between many languages, in the place of data.corpora: a corpus for each"},
+      {"groups",
+       "names of groups of languages, each with its codes, for stacks of the model with share source_group or "
+       "target_group"},
       {"model", "shape of the model"},
       {"init_from",
        "weights that a new run begins with, with a fresh optimizer, schedule and data: the folder of a checkpoint, of "
@@ -165,7 +174,7 @@ std::span<const KeyText> key_texts(const RunConfig&) {
       {"lora", "adapters next to the matrices of the model of init_from; nothing else is trained (LoRA)"},
       {"freeze",
        "parameters that are not trained: patterns of their names, such as \"encoder/*\" or "
-       "\"decoder/embeddings/weight\""},
+       "\"decoder/embeddings/weight\", or names of parts as in init_from.components"},
       {"loss", "the loss that training minimizes"},
       {"optimizer", "update rule and clipping"},
       {"schedule", "learning rate and length of training"},

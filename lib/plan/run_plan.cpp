@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "optim/optim_config.hpp"
 #include "partition/flat_space.hpp"
+#include "plan/sharing.hpp"
 #include "spec/model_spec.hpp"
 
 namespace argosy::plan {
@@ -42,7 +43,7 @@ std::string setting_of(Scheme scheme) {
 std::optional<PresetPlan> largest_preset(const RunConfig& config, const spec::ModelSpec& spec,
                                          const PlanTarget& target) {
   std::optional<PresetPlan> largest;
-  if (config.init_from || config.lora || !config.freeze.empty()) return largest;
+  if (config.init_from || config.lora || !config.freeze.empty() || !spec::is_plain(config.model)) return largest;
   for (const spec::Preset preset : spec::presets_of(config.model.type)) {
     RunConfig other = config;
     other.model = spec::with_sizes(config.model, preset);
@@ -56,12 +57,12 @@ std::optional<PresetPlan> largest_preset(const RunConfig& config, const spec::Mo
 }
 
 /// Activations grow with the micro-batch, state and scratch do not.
-std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
+std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::ModelSpec& spec) {
   const StateMemory& state = plan.chosen().state;
   if (state.state() + state.translating > capacity_bytes(*plan.target.gpu)) return 0;
   const auto left = static_cast<double>(capacity_bytes(*plan.target.gpu) - state.state() - state.scratch);
   const auto fits = [&](std::int64_t micro_size) {
-    return activations_of(config, shape, micro_batch_of(config, micro_size)).total() <= left;
+    return activations_of(config, spec, micro_batch_of(config, micro_size)).total() <= left;
   };
   std::int64_t fitting = 0, too_large = 1;
   while (fits(too_large)) {
@@ -379,6 +380,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   const double positions = batch.source_positions + batch.target_positions;
   plan.positions_per_step = positions * plan.sizes.micro_batches;
   plan.parameters = spec::trained_count(spec);
+  plan.components = components_line(spec);
   const config::Period& length = config.schedule.length;
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;
   if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))
@@ -404,7 +406,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   if (target.gpu != nullptr) {
     const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
     plan.layouts = plan_layouts(same_step, spec, plan.sizes, target);
-    plan.largest_micro_size = largest_micro_size(plan, config, shape);
+    plan.largest_micro_size = largest_micro_size(plan, config, spec);
     plan.largest_preset = largest_preset(same_step, spec, target);
     if (!*plan.chosen().fits) plan.cure = Cure(same_step, spec, target, plan.sizes).find();
   }

@@ -43,6 +43,7 @@ struct RunPlan {
   const char* position_name = "tgt_tokens";  // of a language model; else padded_tokens, both sides
   double positions_per_step = 0;
   spec::TrainedCount parameters{};
+  std::string components{};                           // components_line()
   std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data, or that is known
   std::optional<DataPlan> data{};                     // with token shards
   telemetry::Flops flops{};                           // a position

@@ -63,8 +63,8 @@ MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size) {
   return {.source_positions = side, .target_positions = side, .source_width = width, .target_width = width};
 }
 
-ActivationMemory activations_of(const RunConfig& config, const spec::Architecture& shape, const MicroBatch& batch) {
-  return activation_memory(shape, batch,
+ActivationMemory activations_of(const RunConfig& config, const spec::ModelSpec& spec, const MicroBatch& batch) {
+  return activation_memory(spec, batch,
                            {.recompute = config.sharding.recompute,
                             .element_bytes = element_bytes(config),
                             .chunk_bytes = config.loss.chunk_bytes});
@@ -78,7 +78,7 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       batch_(micro_batch_of(config, sizes_.micro_size)),
       units_(plan_shape(spec, target.layout, optim::whole_units(config.optimizer, spec))),
       sizes_of_spaces_(space_sizes(spec, target.layout, optim::state_of(config.optimizer))),
-      activations_(activations_of(config, spec.architecture, batch_)),
+      activations_(activations_of(config, spec, batch_)),
       state_(state_choices(config)) {
   for (const spec::Unit& unit : spec.units) spaces_.emplace_back(unit.flat(), target.layout);
   costs_.wire = wire_of(config);
@@ -96,11 +96,17 @@ SchemePlan SchemePlanner::with_memory(std::string name, const StateMemory& state
 
 void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const {
   const Reduction reduction = config_.sharding.reduction;
-  const StepPlan steps =
-      plan_step(units_, {.scheme = scheme,
-                         .order = config_.sharding.accumulation_order,
-                         .reduce_every = reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step,
-                         .micro_batches = sizes_.accumulation});
+  PlanChoices choices{.scheme = scheme,
+                      .order = config_.sharding.accumulation_order,
+                      .reduce_every = reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step,
+                      .micro_batches = sizes_.accumulation};
+  // Of several routes, a rank computes one at a time, and some rank each of the others: the most that a step can send.
+  for (std::size_t routes = units_.routes.size(), m = 0;
+       routes > 1 && m < static_cast<std::size_t>(sizes_.accumulation); ++m) {
+    SlotRoutes& slot = choices.slots.emplace_back(SlotRoutes{.own = m % routes});
+    for (std::size_t route = 0; route < routes; ++route) slot.all.insert(route);
+  }
+  const StepPlan steps = plan_step(units_, choices);
   plan.traffic = planned_traffic(steps, spaces_, costs_.wire, reduction, other);
   if (target_.gpu == nullptr) return;
   CostInputs costs = costs_;
@@ -118,8 +124,11 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
     const int ranks = !other                      ? target_.layout.world()
                       : *other == Comparison::ddp ? 1  // each of which computes all matrices
                                                   : target_.layout.slots();
-    for (std::size_t u = 0; u < spec_.units.size(); ++u)
-      costs.matrices_s.push_back(units_.whole.contains(u) ? muon_time(spec_.units[u], u, ranks, *target_.gpu) : 0);
+    for (std::size_t u = 0; u < spec_.units.size(); ++u) {
+      const bool is_whole = units_.whole.contains(u);
+      costs.matrices_s.push_back(is_whole ? muon_time(spec_.units[u], u, ranks, element_bytes(config_), *target_.gpu)
+                                          : 0);
+    }
   }
   const Replay replayed = replay_on_shared_links(steps, op_cost(costs, spaces_));
   plan.step_s = replayed.step_s;

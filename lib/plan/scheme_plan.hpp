@@ -35,7 +35,7 @@ struct SchemePlan {
 
 /// A micro-batch of a rank under `config`.
 [[nodiscard]] MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size);
-[[nodiscard]] ActivationMemory activations_of(const RunConfig& config, const spec::Architecture& shape,
+[[nodiscard]] ActivationMemory activations_of(const RunConfig& config, const spec::ModelSpec& spec,
                                               const MicroBatch& batch);
 
 /// Plans one configuration on one layout. Keeps references to `config` and `spec`.

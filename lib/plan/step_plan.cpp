@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace argosy::plan {
 PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout, std::set<std::size_t> whole) {
   PlanShape plan;
   plan.whole = std::move(whole);
+  plan.routes = spec.routes;
   std::vector<std::int64_t> sizes;
   std::int64_t largest_block = 0;
   for (const spec::Unit& unit : spec.units) {
@@ -50,29 +52,12 @@ namespace {
 
 using comm::Levels;
 
+/// A visit of a micro-batch slot that some rank computes.
 struct Compute {
   OpKind kind = OpKind::forward;
   int visit = 0, micro_batch = 0;
+  bool own = true;  // this rank does
 };
-
-/// Forward and, if it trains, backward of all visits (backward: from first_trained on) and micro-batches, in the order
-/// of accumulation.
-std::vector<Compute> compute_order(int visits, int first_trained, const PlanChoices& choices, bool trains) {
-  std::vector<Compute> ops;
-  const int together = choices.order == AccumulationOrder::breadth_first ? choices.micro_batches : 1;
-  for (int first = 0; first < choices.micro_batches; first += together) {
-    const auto visit = [&](OpKind kind, int v) {
-      for (int m = first; m < first + together; ++m) ops.push_back({kind, v, m});
-    };
-    for (int v = 0; v < visits; ++v) visit(OpKind::forward, v);
-    for (int v = visits - 1; trains && v >= first_trained; --v) visit(OpKind::backward, v);
-  }
-  return ops;
-}
-
-bool reads(const std::vector<std::size_t>& units, std::size_t unit) {
-  return std::find(units.begin(), units.end(), unit) != units.end();
-}
 
 class Planner {
  public:
@@ -85,22 +70,23 @@ class Planner {
         across_nodes_(turns_.size(), none),
         is_waited_for_(turns_.size()) {
     for (std::size_t u = 0; u < turns_.size(); ++u) is_waited_for_[u] = is_complete(u) || is_idle(u);
+    if (routes_.empty()) {
+      routes_.emplace_back(shape.visit_units.size());
+      std::iota(routes_.back().begin(), routes_.back().end(), std::size_t{0});
+    }
+    if (slots_.empty()) slots_.assign(static_cast<std::size_t>(choices.micro_batches), {.own = 0, .all = {0}});
     reuses_ = std::all_of(shape.components.begin(), shape.components.end(), [](std::size_t of) { return of == 0; });
   }
 
   StepPlan run() {
-    const auto trained = std::ranges::find_if(shape_.visit_units, [&](const std::vector<std::size_t>& units) {
-      return !std::ranges::all_of(units, [&](std::size_t unit) { return is_frozen(unit); });
-    });
-    plan_.first_trained = narrow<int>(trained - shape_.visit_units.begin());
-    const std::vector<Compute> computes =
-        compute_order(static_cast<int>(shape_.visit_units.size()), plan_.first_trained, choices_, trains_);
+    for (const SlotRoutes& slot : slots_) plan_.ways.push_back(slot.own ? way_of(*slot.own) : Way{});
+    const std::vector<Compute> computes = compute_order();
+    find_last(computes);
     for (std::size_t i = 0; i < computes.size(); ++i) {
       fetch(computes, i);
-      compute(computes[i]);
+      compute(computes[i], i);
     }
     if (trains_) update();
-    plan_.micro_batches = choices_.micro_batches;
     plan_.reduce_every = choices_.reduce_every;
     return std::move(plan_);
   }
@@ -108,6 +94,64 @@ class Planner {
  private:
   static constexpr int none = -1;
 
+  /// Of a route whose units are all frozen, the loss is still computed with a backward pass.
+  [[nodiscard]] Way way_of(std::size_t route) const {
+    const std::vector<std::size_t>& visits = routes_[route];
+    const auto trained = std::ranges::find_if(visits, [&](std::size_t visit) {
+      return !std::ranges::all_of(shape_.visit_units[visit], [&](std::size_t unit) { return is_frozen(unit); });
+    });
+    return {.first = narrow<int>(visits.front()),
+            .first_trained = narrow<int>(trained == visits.end() ? visits.back() : *trained)};
+  }
+  /// Forward and, if it trains, backward of all visits (backward: from the first one that is trained on) and
+  /// micro-batches, in the order of accumulation.
+  [[nodiscard]] std::vector<Compute> compute_order() const {
+    std::vector<Compute> ops;
+    const int visits = narrow<int>(shape_.visit_units.size());
+    const int together = choices_.order == AccumulationOrder::breadth_first ? choices_.micro_batches : 1;
+    struct Marks {  // by visit
+      std::vector<bool> forward, backward;
+    };
+    struct Passed {
+      Marks any, own;
+    };
+    const auto mark = [&](Marks& marks, std::size_t route) {
+      const auto trained = static_cast<std::size_t>(way_of(route).first_trained);
+      for (const std::size_t v : routes_[route]) {
+        marks.forward[v] = true;
+        if (v >= trained) marks.backward[v] = true;
+      }
+    };
+    const Marks none_yet{std::vector<bool>(shape_.visit_units.size()), std::vector<bool>(shape_.visit_units.size())};
+    std::vector<Passed> passed(slots_.size(), {none_yet, none_yet});
+    for (std::size_t m = 0; m < slots_.size(); ++m) {
+      for (const std::size_t route : slots_[m].all) mark(passed[m].any, route);
+      if (slots_[m].own) mark(passed[m].own, *slots_[m].own);
+    }
+    for (int first = 0; first < choices_.micro_batches; first += together) {
+      const auto visit = [&](OpKind kind, int v) {
+        for (int m = first; m < first + together; ++m) {
+          const auto& [any, own] = passed[static_cast<std::size_t>(m)];
+          const auto marks = kind == OpKind::forward ? &Marks::forward : &Marks::backward;
+          const auto at = static_cast<std::size_t>(v);
+          if ((any.*marks)[at]) ops.push_back({kind, v, m, (own.*marks)[at]});
+        }
+      };
+      for (int v = 0; v < visits; ++v) visit(OpKind::forward, v);
+      for (int v = visits - 1; trains_ && v >= 0; --v) visit(OpKind::backward, v);
+    }
+    return ops;
+  }
+  /// Where each unit is read for the last time, in a slot and at all.
+  void find_last(const std::vector<Compute>& computes) {
+    for (std::size_t i = 0; i < computes.size(); ++i) {
+      if (computes[i].kind != OpKind::backward) continue;
+      for (const std::size_t unit : units_of(computes[i])) {
+        last_[unit] = i;
+        last_of_slot_[{unit, computes[i].micro_batch}] = i;
+      }
+    }
+  }
   [[nodiscard]] const std::vector<std::size_t>& units_of(const Compute& op) const {
     return shape_.visit_units[static_cast<std::size_t>(op.visit)];
   }
@@ -177,12 +221,35 @@ class Planner {
     if (buffer != none && last_reader_[static_cast<std::size_t>(buffer)] != none) {
       op.waits_for.push_back(last_reader_[static_cast<std::size_t>(buffer)]);
     }
+    if (buffer != none) {
+      int& unneeded = unneeded_[static_cast<std::size_t>(buffer)];
+      if (unneeded != none) op.waits_for.push_back(unneeded);  // before the rank's own slice is written
+      unneeded = none;
+    }
     if (levels == Levels::inner) op.waits_for.push_back(across_nodes_[unit]);  // its result is copied, then gathered
     gathered_[unit] = add(std::move(op));
     is_waited_for_[unit] = false;
   }
 
-  void compute(const Compute& what) {
+  void compute(const Compute& what, std::size_t i) {
+    const std::size_t unit = own_unit(what);
+    const int buffer = weights_of(unit);
+    if (what.own) compute_own(what, buffer);
+    if (!what.own && buffer != none && !is_waited_for_[unit]) {  // it is gathered again for each use
+      unneeded_[static_cast<std::size_t>(buffer)] = gathered_[unit];
+      is_waited_for_[unit] = true;
+    }
+    if (buffer != none && !reuses_) holds_[static_cast<std::size_t>(buffer)] = none;
+    if (what.kind != OpKind::backward) return;
+    for (const std::size_t each : units_of(what)) {
+      if (is_frozen(each) || is_idle(each)) continue;
+      if (what.own) last_writer_[each] = {static_cast<int>(plan_.ops.size()) - 1, what.micro_batch};
+    }
+    for (const std::size_t each : units_of(what)) {
+      if (!is_frozen(each) && !is_idle(each)) reduce_if_complete(what, each, i);
+    }
+  }
+  void compute_own(const Compute& what, int buffer) {
     const std::size_t unit = own_unit(what);
     const bool is_loss = static_cast<std::size_t>(what.visit) + 1 == shape_.visit_units.size();
     const bool writes_gradients = what.kind == OpKind::backward || (is_loss && trains_);
@@ -190,48 +257,49 @@ class Planner {
           .visit = what.visit,
           .unit = static_cast<int>(unit),
           .micro_batch = what.micro_batch,
-          .weights = weights_of(unit),
+          .weights = buffer,
           .gradients = writes_gradients ? gradients_of(unit) : none};
     for (const std::size_t each : units_of(what)) {
       if (!is_waited_for_[each]) op.waits_for.push_back(gathered_[each]);
       is_waited_for_[each] = true;
     }
     for (const std::size_t each : units_of(what)) {
-      const auto reduce = reducing_.find(gradient_place(each));
-      if (!writes_gradients || reduce == reducing_.end()) continue;
-      op.waits_for.push_back(reduce->second);  // it frees the buffer
-      reducing_.erase(reduce);
+      if (writes_gradients) take_buffer(each, op);
     }
     const int index = add(std::move(op));
-    if (const int buffer = weights_of(unit); buffer != none) {
-      last_reader_[static_cast<std::size_t>(buffer)] = index;
-      if (!reuses_) holds_[static_cast<std::size_t>(buffer)] = none;
-    }
-    if (what.kind != OpKind::backward) return;
-    for (const std::size_t each : units_of(what)) {
-      if (!is_frozen(each) && !is_idle(each)) reduce_if_complete(what, each, index);
-    }
+    if (buffer != none) last_reader_[static_cast<std::size_t>(buffer)] = index;
+  }
+  /// Lets `op` wait for the reduction that frees the gradient buffer of a unit.
+  void take_buffer(std::size_t unit, Op& op) {
+    const auto reduce = reducing_.find(gradient_place(unit));
+    if (reduce == reducing_.end()) return;
+    op.waits_for.push_back(reduce->second);
+    reducing_.erase(reduce);
   }
   [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
     return gradients_of(unit) == none ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
   }
 
-  void reduce_if_complete(const Compute& what, std::size_t unit, int after) {
-    const auto visits = shape_.visit_units.begin();
-    const bool again = std::any_of(visits, visits + what.visit, [&](const auto& units) { return reads(units, unit); });
-    if (again) return;  // on the way back
-    const bool rotates = gradients_of(unit) != none, last = what.micro_batch + 1 == choices_.micro_batches;
+  void reduce_if_complete(const Compute& what, std::size_t unit, std::size_t i) {
+    const bool rotates = gradients_of(unit) != none;
     const bool each = choices_.reduce_every == ReduceEvery::micro_batch ||
                       (rotates && choices_.order == AccumulationOrder::depth_first);
-    if (!each && !last) return;
+    const bool last = last_.at(unit) == i;
+    if (each ? last_of_slot_.at({unit, what.micro_batch}) != i : !last) return;
     const bool in_node = rotates && choices_.scheme == Scheme::hybrid;
+    const auto writer = last_writer_.find(unit);
+    const bool writes = writer != last_writer_.end() && (!each || writer->second.second == what.micro_batch);
     Op op = of_unit(OpKind::reduce, Stream::reduce, unit);
-    op.micro_batch = what.micro_batch;
+    op.micro_batch = writes ? writer->second.second : none;
     Op across_nodes = op;
     op.gradients = gradients_of(unit);
     op.levels = in_node ? Levels::inner : Levels::both;
-    op.continues = each && what.micro_batch > 0;
-    op.waits_for = {after};
+    op.continues = !reduced_.insert(unit).second;
+    if (writes) {
+      op.waits_for = {writer->second.first};
+    } else {
+      take_buffer(unit, op);
+    }
     reducing_[gradient_place(unit)] = add(std::move(op));
     if (!in_node || !last) return;
     across_nodes.levels = Levels::outer;
@@ -247,13 +315,12 @@ class Planner {
     }
     Op norm{.kind = OpKind::norm};
     for (const auto& [group, reduce] : last) norm.waits_for.push_back(reduce);
+    for (std::size_t u = 0; u < turns_.size(); ++u)
+      if (!is_waited_for_[u] && gathered_[u] != none) norm.waits_for.push_back(gathered_[u]);
+    for (const int unneeded : unneeded_)
+      if (unneeded != none) norm.waits_for.push_back(unneeded);
     add(std::move(norm));
-    std::vector<std::size_t> updated;
-    for (std::size_t u = 0; u < turns_.size(); ++u) {
-      const bool is_here = std::any_of(shape_.visit_units.begin(), shape_.visit_units.end(),
-                                       [u](const auto& units) { return reads(units, u); });
-      if (is_here && !is_frozen(u) && !is_idle(u)) updated.push_back(u);
-    }
+    const std::vector<std::size_t> updated(reduced_.begin(), reduced_.end());
     std::map<std::size_t, int> to_owners, frees;  // by unit; by gradient buffer: what ends its use
     const auto bring = [&](std::size_t u) {
       if (!shape_.whole.contains(u) || to_owners.contains(u)) return;
@@ -284,16 +351,36 @@ class Planner {
   const PlanChoices& choices_;
   const bool trains_;
   bool reuses_ = true;  // what a rotating buffer still holds
+  std::vector<std::vector<std::size_t>> routes_ = shape_.routes;
+  std::vector<SlotRoutes> slots_ = choices_.slots;
   const std::vector<int> turns_;
   StepPlan plan_;
   std::vector<int> gathered_;      // by unit: the gather that filled its buffer
   std::vector<int> across_nodes_;  // by unit: the gather across nodes
   std::vector<bool> is_waited_for_;
   std::array<int, 2> holds_{none, none}, last_reader_{none, none};  // by rotating weight buffer: unit, op
-  std::map<std::size_t, int> reducing_;  // by gradient buffer: the reduce that nobody has waited for
+  std::map<std::size_t, int> reducing_;      // by gradient buffer: the reduce that nobody has waited for
+  std::array<int, 2> unneeded_{none, none};  // by rotating weight buffer: a gather that only other ranks need
+  std::set<std::size_t> reduced_;            // units
+  std::map<std::size_t, std::size_t> last_;  // by unit: number of a Compute
+  std::map<std::pair<std::size_t, int>, std::size_t> last_of_slot_;  // by unit and slot
+  std::map<std::size_t, std::pair<int, int>> last_writer_;           // by unit: op of this rank, slot
 };
 
 }  // namespace
+
+std::vector<SlotRoutes> slots_of(std::span<const int> routes, int canonical_rank, int world) {
+  std::vector<SlotRoutes> slots((routes.size() + static_cast<std::size_t>(world) - 1) /
+                                static_cast<std::size_t>(world));
+  for (std::size_t j = 0; j < routes.size(); ++j) {
+    if (routes[j] < 0) continue;
+    const auto ranks = static_cast<std::size_t>(world), route = static_cast<std::size_t>(routes[j]);
+    SlotRoutes& slot = slots[j / ranks];
+    slot.all.insert(route);
+    if (j % ranks == static_cast<std::size_t>(canonical_rank)) slot.own = route;
+  }
+  return slots;
+}
 
 StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
   const bool sums_each = choices.reduce_every == ReduceEvery::micro_batch;
@@ -302,8 +389,8 @@ StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
   return Planner(shape, choices, true).run();
 }
 
-StepPlan plan_forward(const PlanShape& shape, Scheme scheme) {
-  const PlanChoices choices{.scheme = scheme};
+StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route) {
+  const PlanChoices choices{.scheme = scheme, .slots = {{.own = route, .all = {route}}}};
   return Planner(shape, choices, false).run();
 }
 

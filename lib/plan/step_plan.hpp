@@ -2,7 +2,9 @@
 
 #include <boost/describe.hpp>
 #include <cstddef>
+#include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "comm/traffic.hpp"
@@ -11,7 +13,8 @@
 #include "spec/model_spec.hpp"
 
 /// The operations of one training step as data. The runner executes exactly this list, the simulation replays it, and
-/// tests check it. Pure; the list is the same on all ranks that visit the same units. A sharding scheme only decides
+/// tests check it. Pure. Ranks that share units have their gathers and reductions in one order, that of the visits of
+/// all routes, also where their micro-batches take different ones. A sharding scheme only decides
 /// which buffers exist: a unit either has its own buffers or takes turns with the others in two rotating ones (ZeRO,
 /// arXiv:1910.02054; hybrid shards weights and gradient sums inside a node, and the optimizer's state over all ranks).
 ///
@@ -32,7 +35,8 @@ struct Op {
   int visit = -1;                            // forward, backward
   int unit = -1;                             // all but norm; for forward and backward the visit's own
   std::size_t group = 0;                     // of what has a unit: the unit's component
-  int micro_batch = -1;                      // forward, backward, reduce: slot on this rank
+  int micro_batch = -1;                      // forward, backward: slot on this rank; reduce: the last one that adds to
+                                             // the gradient; -1: none on this rank
   int weights = -1, gradients = -1;          // rotating buffer that is read or written; -1: the unit's own, or none
   comm::Levels levels = comm::Levels::both;  // gather, reduce
   bool continues = false;                    // reduce: adds to the sums of earlier micro-batches
@@ -44,11 +48,16 @@ struct Op {
 /// they are reduced after each micro-batch, in order, which elastic sums need.
 enum class ReduceEvery { step, micro_batch };
 
+/// The visits of a micro-batch.
+struct Way {
+  int first = -1;          // -1: none
+  int first_trained = -1;  // with a backward pass: before it, all units are frozen
+  bool operator==(const Way&) const = default;
+};
+
 struct StepPlan {
   std::vector<Op> ops;
-  int micro_batches = 0;
-  /// The first visit with a backward pass: before it, all units are frozen.
-  int first_trained = 0;
+  std::vector<Way> ways{};  // by micro-batch slot
   ReduceEvery reduce_every = ReduceEvery::step;
 };
 
@@ -66,11 +75,24 @@ struct PlanShape {
   std::vector<std::size_t> components{};
   /// Units with matrices that the optimizer updates as a whole.
   std::set<std::size_t> whole{};
+  /// spec::ModelSpec::routes; empty: one, through all visits.
+  std::vector<std::vector<std::size_t>> routes{};
 };
 
 /// whole: PlanShape::whole.
 [[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout,
                                    std::set<std::size_t> whole = {});
+
+/// Which routes the micro-batches of one slot take.
+struct SlotRoutes {
+  std::optional<std::size_t> own{};  // of this rank; absent: it has none
+  std::set<std::size_t> all{};       // of all ranks
+  bool operator==(const SlotRoutes&) const = default;
+};
+
+/// routes: of the micro-batches of all ranks of a step: micro-batch j is that of rank j mod W, slot j div W; -1: there
+/// is none.
+[[nodiscard]] std::vector<SlotRoutes> slots_of(std::span<const int> routes, int canonical_rank, int world);
 
 struct PlanChoices {
   Scheme scheme = Scheme::stage_1;
@@ -79,6 +101,9 @@ struct PlanChoices {
   int micro_batches = 1;
   /// Components that no rank's micro-batch needs in this step: nothing of them is gathered, reduced or updated.
   std::set<std::size_t> idle{};
+  /// By micro-batch slot. What no rank needs in a slot is left out; for what others need, this rank gathers and reduces
+  /// as they do. Empty: all ranks take the only route.
+  std::vector<SlotRoutes> slots{};
 };
 
 [[nodiscard]] constexpr bool rotates_weights(Scheme scheme) {
@@ -91,7 +116,7 @@ struct PlanChoices {
 [[nodiscard]] std::vector<int> turns_of(const PlanShape& shape);
 
 [[nodiscard]] StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices);
-/// The forward pass of one micro-batch alone.
-[[nodiscard]] StepPlan plan_forward(const PlanShape& shape, Scheme scheme);
+/// The forward pass of one micro-batch alone, of which all ranks take the same route.
+[[nodiscard]] StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route = 0);
 
 }  // namespace argosy::plan

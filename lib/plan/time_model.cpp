@@ -13,7 +13,8 @@ namespace {
 
 /// GPU, data sheet: memory, peak. Rates: H100 GEMM at sustained clocks and cuDNN attention at head size 128, T = 8192;
 /// A100 GEMM from Fast-LLM's recompute table, FlashAttention-2. Links: NVLink rings, one NIC a GPU (400, 200 Gbit/s).
-/// fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak.
+/// fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak. All are published figures of other
+/// programs; none has been measured with this code.
 constexpr std::array<Gpu, 3> gpus{{
     {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9, 50e12},
     {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9, 50e12},
@@ -33,7 +34,7 @@ struct OtherWork {
   bool of_source;  // it multiplies source positions
 };
 
-/// Also counts visits of blocks that need no backward pass, by side.
+/// Of the first route. Also counts visits of blocks that need no backward pass, by side.
 template <class Use>
 void each_other_work(const spec::ModelSpec& spec, std::int64_t& encoder_forward_only,
                      std::int64_t& decoder_forward_only, const Use& use) {
@@ -46,7 +47,7 @@ void each_other_work(const spec::ModelSpec& spec, std::int64_t& encoder_forward_
     }
   }
   bool trains = false;  // some unit of a visit up to here
-  for (std::size_t v = 0; v < spec.visits.size(); ++v) {
+  for (const std::size_t v : spec.routes.front()) {
     const spec::Visit& visit = spec.visits[v];
     const bool encoder = visit.kind == spec::VisitKind::encoder_block;
     for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
@@ -86,6 +87,17 @@ const Gpu* gpu_by_driver_name(std::string_view driver_name) {
   return found == gpus.end() ? nullptr : &*found;
 }
 
+std::array<NamedRate, 7> rates_of(const Gpu& gpu) {
+  constexpr std::string_view flops = "TFLOP/s", bytes = "TB/s";
+  return {{{"gemm_flops", "matrix products", flops, gpu.gemm_flops},
+           {"fp32_flops", "in fp32", flops, gpu.fp32_flops},
+           {"attention_forward_flops", "attention forward", flops, gpu.attention_forward_flops},
+           {"attention_backward_flops", "backward", flops, gpu.attention_backward_flops},
+           {"memory_bytes_per_s", "memory", bytes, gpu.memory_bytes_per_s},
+           {"inner_bytes_per_s", "network in a node", bytes, gpu.inner_bytes_per_s},
+           {"outer_bytes_per_s", "out of it", bytes, gpu.outer_bytes_per_s}}};
+}
+
 std::int64_t capacity_bytes(const Gpu& gpu) {
   return static_cast<std::int64_t>((gpu.memory_gib - context_gib) * (1LL << 30));
 }
@@ -123,7 +135,7 @@ telemetry::Work work_of(const spec::Architecture& shape, const MicroBatch& batch
 
 ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
                          std::int64_t element_bytes, const Gpu& gpu) {
-  const telemetry::FlopShape flops = flop_shape(shape);
+  const telemetry::FlopShape flops = flop_shape(spec::as_plain(shape));
   const telemetry::Work work = work_of(shape, batch);
   const double linear =
       telemetry::flops_of(flops, {.source_positions = work.source_positions, .target_positions = work.target_positions})
@@ -196,13 +208,13 @@ std::vector<VisitTime> visit_times(const spec::ModelSpec& spec, const MicroBatch
                            rest(all.backward_s, encoder.backward_s, decoder.backward_s, embedding.backward_s),
                        0};
   std::vector<VisitTime> visits;
-  if (translation) {
-    visits.push_back(embedding);
-    visits.insert(visits.end(), static_cast<std::size_t>(shape.encoder_layers), encoder);
+  for (const spec::Visit& visit : spec.visits) {
+    const bool embeds = visit.kind == spec::VisitKind::source || visit.kind == spec::VisitKind::target;
+    visits.push_back(embeds                                         ? embedding
+                     : visit.kind == spec::VisitKind::encoder_block ? encoder
+                     : visit.kind == spec::VisitKind::decoder_block ? decoder
+                                                                    : head);
   }
-  visits.push_back(embedding);
-  visits.insert(visits.end(), static_cast<std::size_t>(shape.decoder_layers), decoder);
-  visits.push_back(head);
   std::int64_t none = 0;  // the step plan has no backward pass of them
   each_other_work(spec, none, none, [&](const OtherWork& work) {
     const double seconds =
@@ -231,7 +243,7 @@ UpdateTime optimizer_time(const UpdateShare& share, const Gpu& gpu) {
           .update_s = (each * elements + 2 * static_cast<double>(share.state_bytes)) / gpu.memory_bytes_per_s};
 }
 
-double muon_time(const spec::Unit& unit, std::size_t index, int ranks, const Gpu& gpu) {
+double muon_time(const spec::Unit& unit, std::size_t index, int ranks, std::int64_t element_bytes, const Gpu& gpu) {
   constexpr double steps = 5;
   std::vector<double> flops(static_cast<std::size_t>(ranks), 0);  // by rank
   for (std::size_t owner = index; const spec::Matrix& matrix : unit.matrices()) {
@@ -241,7 +253,7 @@ double muon_time(const spec::Unit& unit, std::size_t index, int ranks, const Gpu
     // X Xᵀ, its square, and a polynomial of both times X.
     if (matrix.parameter->decay) own += steps * 2 * (2 * small * small * large + small * small * small);
   }
-  return *std::max_element(flops.begin(), flops.end()) / gpu.fp32_flops;
+  return *std::max_element(flops.begin(), flops.end()) / (element_bytes == 4 ? gpu.fp32_flops : gpu.gemm_flops);
 }
 
 namespace {

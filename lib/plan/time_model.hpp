@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -18,17 +19,32 @@
 /// because some multiprocessors move data.
 namespace argosy::plan {
 
+/// Operations or bytes a second. Measured: with this code on that GPU (scripts/gpu_check). All others are bounds, which
+/// other programs reach at best: this code may be far slower.
+struct Rate {
+  constexpr Rate(double of = 0, bool with_this_code = false) : per_s(of), is_measured(with_this_code) {}
+  constexpr operator double() const { return per_s; }
+
+  double per_s;
+  bool is_measured;
+};
+
 /// A GPU and the node around it.
 struct Gpu {
   std::string_view name, driver_name;  // the latter: part of the name that the driver reports
   double memory_gib = 0;               // of which the context takes context_gib
   double peak_flops = 0;               // dense bf16
   // Sustained, not peak: matrix products; attention forward and backward; bytes of element-wise kernels.
-  double gemm_flops = 0, attention_forward_flops = 0, attention_backward_flops = 0, memory_bytes_per_s = 0;
-  double inner_bytes_per_s = 0;  // a ring inside the node
-  double outer_bytes_per_s = 0;  // out of the node, for each GPU of it
-  double fp32_flops = 0;         // sustained, of matrix products in fp32
+  Rate gemm_flops, attention_forward_flops, attention_backward_flops, memory_bytes_per_s;
+  Rate inner_bytes_per_s;  // a ring inside the node
+  Rate outer_bytes_per_s;  // out of the node, for each GPU of it
+  Rate fp32_flops;         // sustained, of matrix products in fp32
 };
+struct NamedRate {
+  std::string_view key, name, unit;  // the key is that of the JSON of a plan
+  Rate rate;
+};
+[[nodiscard]] std::array<NamedRate, 7> rates_of(const Gpu& gpu);
 inline constexpr double context_gib = 1.0;
 /// By a name that --gpu takes: h100, h200, a100. nullptr if it is unknown.
 [[nodiscard]] const Gpu* gpu_by_name(std::string_view name);
@@ -72,8 +88,9 @@ struct UpdateTime {
 };
 [[nodiscard]] UpdateTime optimizer_time(const UpdateShare& share, const Gpu& gpu);
 /// Seconds of Muon's iteration over the matrices of a unit, on the rank that has most of them. Matrix i of unit u is
-/// that of rank (u + i) mod ranks.
-[[nodiscard]] double muon_time(const spec::Unit& unit, std::size_t index, int ranks, const Gpu& gpu);
+/// that of rank (u + i) mod ranks. element_bytes: of the weights, and of the factors of these products.
+[[nodiscard]] double muon_time(const spec::Unit& unit, std::size_t index, int ranks, std::int64_t element_bytes,
+                               const Gpu& gpu);
 
 /// Bandwidth in bytes/s and latency of a message in s, out of a node and inside it.
 struct Links {

@@ -53,17 +53,28 @@ Averager::Averager(const Mean& mean, std::span<const partition::FlatSpace> space
   for (const checkpoint::Reader* const reader : mean.readers) {
     std::map<std::string, std::size_t> ids;
     for (std::size_t id = 0; id < reader->parameters().size(); ++id) ids.emplace(reader->parameters()[id].name, id);
-    auto& of_unit = ids_.emplace_back();
-    for (const partition::FlatSpace& space : spaces) {
-      auto& of_param = of_unit.emplace_back();
-      for (const partition::ParamSpec& param : space.params()) of_param.push_back(ids.at(param.name));
+    auto& of_unit = ids_.emplace_back(spaces.size());
+    for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+      const std::vector<partition::ParamSpec>& params = spaces[unit].params();
+      if (mean.whole != nullptr && !ids.contains(params.front().name)) continue;
+      for (const partition::ParamSpec& param : params) of_unit[unit].push_back(ids.at(param.name));
     }
+  }
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    double sum = 0;
+    bool all = true;
+    for (std::size_t k = 0; k < ids_.size(); ++k) {
+      all = all && !ids_[k][unit].empty();
+      if (!ids_[k][unit].empty()) sum += mean.mixture.weights[k];
+    }
+    divisors_.push_back(all ? mean.mixture.divisor : sum);
   }
 }
 
 void Averager::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t end,
                    double weight) {
   const partition::FlatSpace& space = spaces_[unit];
+  if (ids_[k][unit].empty()) return;
   for (std::size_t p = 0; p < space.params().size() && space.offset(p) < end; ++p) {
     const std::int64_t from = std::max(begin, space.offset(p));
     const std::int64_t to = std::min(end, space.offset(p) + space.params()[p].numel());
@@ -84,7 +95,7 @@ Bytes Averager::average(std::size_t unit, std::size_t tensor, std::int64_t begin
   const bool as_it_is = tensor > 0 && moments_ == Moments::first;
   for (std::size_t k = 0; k < streams_[tensor].size(); ++k)
     add(k, unit, tensor, begin, begin + count, as_it_is ? 1.0 : mean_.mixture.weights[k]);
-  const double divisor = as_it_is ? 1.0 : mean_.mixture.divisor;
+  const double divisor = as_it_is ? 1.0 : divisors_[unit];
   const auto elements = static_cast<std::size_t>(count);
   if (dtype_ == DType::f32) {
     divide(sum_.data(), divisor, std::span{reinterpret_cast<float*>(out_.data()), elements});
@@ -94,8 +105,7 @@ Bytes Averager::average(std::size_t unit, std::size_t tensor, std::int64_t begin
   const Bytes result = Bytes{out_}.first(elements * size_of(dtype_));
   if (!checkpoint::all_finite(result, dtype_))
     throw_error(Fault::numeric,
-                fmt::format("elements {} to {} of the unit {}", begin, begin + count,
-                            mean_.readers.front()->unit_names()[unit]),
+                fmt::format("elements {} to {} of {}", begin, begin + count, spaces_[unit].params().front().name),
                 fmt::format("a mean within the range of {}", name_of(dtype_)), "NaN or Inf",
                 "use smaller weights, or leave --no-normalize out");
   return result;

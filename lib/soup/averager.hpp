@@ -36,7 +36,8 @@ class Averager {
   const Mean& mean_;
   std::span<const partition::FlatSpace> spaces_;
   std::vector<std::vector<checkpoint::WeightStream>> streams_;  // by tensor, checkpoint
-  std::vector<std::vector<std::vector<std::size_t>>> ids_;      // by checkpoint, unit, parameter
+  std::vector<std::vector<std::vector<std::size_t>>> ids_;      // by checkpoint, unit, parameter; none: without it
+  std::vector<double> divisors_;                                // by unit
   DType dtype_;
   Moments moments_;
   std::vector<double> sum_;

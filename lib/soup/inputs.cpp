@@ -11,6 +11,7 @@
 #include "comm/message.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
+#include "soup/components.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -61,6 +62,25 @@ void check_parameters(const Reader& first, const Reader& other) {
               "the parameters of the first input", "also " + shapes.begin()->first, leave_out);
 }
 
+/// Refuses checkpoints of other tasks, which have other components.
+void check_tasks(const Reader& first, const Reader& other) {
+  const spec::Sharing wanted = model::stored_sharing(first), got = model::stored_sharing(other);
+  const auto without = [](const std::vector<spec::Task>& some, const std::vector<spec::Task>& those) {
+    std::vector<spec::Task> rest;
+    std::ranges::copy_if(some, std::back_inserter(rest),
+                         [&](const spec::Task& task) { return std::ranges::find(those, task) == those.end(); });
+    return rest.empty() ? "none" : spec::text_of(rest);
+  };
+  const std::string more = without(got.tasks, wanted.tasks), fewer = without(wanted.tasks, got.tasks);
+  if (more != "none" || fewer != "none" || got.groups != wanted.groups)
+    refuse_as(Fault::data, other,
+              more == "none" && fewer == "none"
+                  ? "has other groups of languages than the first input"
+                  : fmt::format("has other tasks than the first input (added: {}; missing: {})", more, fewer),
+              "the tasks of the first input, " + spec::text_of(wanted.tasks), spec::text_of(got.tasks),
+              "give --components to average each component over the inputs that have it, or leave this checkpoint out");
+}
+
 void check_pair(const Reader& first, const Reader& other, const SoupConfig& config) {
   if (other.weights() != first.weights())
     refuse(Fault::data, other, fmt::format("weights of type {}, like the first input", name_of(first.weights())),
@@ -77,7 +97,10 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
                             std::string_view(key).ends_with("_digest") ? "digest " : "", got, wanted),
                 fmt::format("the {} of the first input ({})", name, wanted), got, leave_out);
   }
-  check_parameters(first, other);
+  if (!config.components) {
+    check_tasks(first, other);
+    check_parameters(first, other);
+  }
   std::vector<std::string> names = first.attachments(), others = other.attachments();
   std::sort(names.begin(), names.end());
   std::sort(others.begin(), others.end());
@@ -175,7 +198,7 @@ void collect_metrics(const json::object& metrics, const std::string& prefix, std
 }  // namespace
 
 Mean Inputs::mean() const {
-  Mean all{.mixture = mixture};
+  Mean all{.mixture = mixture, .whole = whole ? &*whole : nullptr};
   for (const Reader& reader : readers) all.readers.push_back(&reader);
   return all;
 }
@@ -237,6 +260,11 @@ Inputs open_inputs(comm::Context& context, const SoupConfig& config) {
   found.mixture.weights = context.world.broadcast(found.mixture.weights);
   found.mixture.divisor = found.mixture.weights.back();
   found.mixture.weights.pop_back();
+  comm::agree(context.world, [&] {
+    if (!config.components) return;
+    found.whole = model_of_all_tasks(found.readers);
+    static_cast<void>(owners_of(found.mean()));
+  });
   return found;
 }
 

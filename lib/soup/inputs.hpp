@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
 #include "soup/recipe.hpp"
 #include "soup/soup.hpp"
+#include "spec/model_spec.hpp"
 
 /// Opens the checkpoints of a soup and refuses those that are not of the same model.
 namespace argosy::soup {
@@ -14,12 +16,14 @@ namespace argosy::soup {
 struct Mean {
   std::vector<const checkpoint::Reader*> readers{};
   Mixture mixture{};
+  const spec::ModelSpec* whole = nullptr;  // of all their tasks (components.hpp); null: each has all of the model
 };
 
 /// The members of a soup, opened, in the order given.
 struct Inputs {
   std::vector<checkpoint::Reader> readers{};
   Mixture mixture{};
+  std::optional<spec::ModelSpec> whole{};  // with SoupConfig::components
   [[nodiscard]] Mean mean() const;
   /// The uniform mean of some members, given by ascending index.
   [[nodiscard]] Mean mean_of(const std::vector<std::size_t>& members) const;

@@ -1,12 +1,15 @@
 #include "soup/output.hpp"
 
 #include <algorithm>
+#include <boost/json/value_from.hpp>
 #include <utility>
 
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/write.hpp"
+#include "config/describe.hpp"
 #include "core/error.hpp"
 #include "soup/averager.hpp"
+#include "soup/components.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -23,8 +26,12 @@ checkpoint::Sections training_sections(const Mean& mean, const Output& output) {
   sections.metrics = {};
   // The optimizer's step belongs to its moments: it corrects the bias of moments that began at zero.
   if (output.moments == Moments::zero) sections.optimizer["step"] = 0;
-  if (output.moments == Moments::first)
-    sections.optimizer["step"] = mean.readers.front()->sections().optimizer.at("step");
+  if (output.moments == Moments::zero) sections.optimizer.erase("component_steps");
+  if (output.moments == Moments::first) {
+    const boost::json::object& first = mean.readers.front()->sections().optimizer;
+    for (const char* const key : {"step", "component_steps"})
+      if (first.contains(key)) sections.optimizer[key] = first.at(key);
+  }
   sections.history.push_back(boost::json::object{
       {"step", newest->step()}, {"change", fmt::format("weights: the mean of {} checkpoints", mean.readers.size())}});
   return sections;
@@ -45,6 +52,21 @@ std::vector<spec::StateTensor> tensors_of(const Mean& mean, bool complete) {
   return tensors;
 }
 
+using UnitParams = std::pair<std::string, std::vector<partition::ParamSpec>>;
+
+/// The units of the mean, by name.
+std::vector<UnitParams> units_of(const Mean& mean) {
+  std::vector<UnitParams> units;
+  if (mean.whole != nullptr) {
+    for (const spec::Unit& unit : mean.whole->units) units.emplace_back(unit.name, unit.flat());
+    return units;
+  }
+  const Reader& first = *mean.readers.front();
+  for (std::size_t unit = 0; unit < first.weight_units(); ++unit)
+    units.emplace_back(first.unit_names()[unit], first.spaces()[unit].params());
+  return units;
+}
+
 /// The manifest before the weights are known: layout and sections, but no digests.
 Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Output& output) {
   const Reader& first = *mean.readers.front();
@@ -52,9 +74,10 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   std::uint64_t size_bytes = 0;
   const bool complete = output.moments != Moments::drop;
   const std::vector<spec::StateTensor> tensors = tensors_of(mean, complete);
-  const std::size_t units = first.weight_units();
-  for (const partition::FlatSpace& space : std::span{first.spaces()}.first(units))
-    size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(output.dtype) * tensors.size();
+  const auto units = units_of(mean);
+  for (const auto& [name, params] : units)
+    size_bytes += static_cast<std::uint64_t>(partition::FlatSpace(params, partition::Layout{}).used_size()) *
+                  size_of(output.dtype) * tensors.size();
   const auto shards =
       narrow<int>(std::max<std::uint64_t>(1, (size_bytes + output.shard_bytes - 1) / output.shard_bytes));
 
@@ -85,10 +108,14 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   manifest.sections.soup = output.section;
   manifest.sections.soup["inputs"] = std::move(inputs);
   manifest.sections.soup["weights"] = std::move(weights);
+  if (mean.whole != nullptr) {
+    manifest.sections.model["sharing"] = config::to_json(mean.whole->sharing);
+    manifest.sections.soup["components"] = boost::json::value_from(partial_components(mean));
+  }
   const partition::Layout layout{{shards}};
-  for (std::size_t unit = 0; unit < units; ++unit) {
-    manifest.unit_names.push_back(first.unit_names()[unit]);
-    manifest.spaces.emplace_back(first.spaces()[unit].params(), layout);
+  for (const auto& [name, params] : units) {
+    manifest.unit_names.push_back(name);
+    manifest.spaces.emplace_back(params, layout);
     manifest.tensors.push_back(tensors);
   }
   return manifest;

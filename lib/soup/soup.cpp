@@ -3,9 +3,37 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "model/stored_spec.hpp"
+#include "soup/components.hpp"
 #include "soup/output.hpp"
 
 namespace argosy::soup {
+
+namespace {
+
+/// Refuses what --components cannot be combined with.
+void require_fitting(const SoupConfig& config, bool evaluates) {
+  const auto refuse = [](const char* option, const char* why) {
+    throw_claim(Fault::usage, fmt::format("--components cannot be combined with {}: {}", option, why), "--components",
+                fmt::format("no {}", option), option, fmt::format("leave {} or --components out", option));
+  };
+  if (evaluates) refuse("--validate", "no checkpoint has all parts of the model to compare with");
+  if (config.moments != Moments::drop) refuse("--optimizer", "training resumes with the tasks of one run");
+  if (!config.recipe.normalize) refuse("--no-normalize", "components are means over different numbers of checkpoints");
+}
+
+/// What evaluates, evaluates plain models.
+void require_plain(const checkpoint::Reader& reader) {
+  const std::string folder = reader.directory().string();
+  const spec::Sharing sharing = model::stored_sharing(reader);
+  if (sharing.tasks.empty()) return;
+  throw_claim(
+      Fault::usage,
+      fmt::format("--validate evaluates models without tasks, and {} has {}", folder, spec::text_of(sharing.tasks)),
+      folder, "a model without tasks", "one of several", "use a recipe that needs no --validate");
+}
+
+}  // namespace
 
 SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Evaluator& evaluator) {
   const double begin_s = context.clock.monotonic_s();
@@ -19,12 +47,19 @@ SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Eva
       throw_claim(Fault::usage, fmt::format("--optimizer needs weights in f32, not {}", name_of(config.dtype)),
                   "--optimizer", "weights in f32", std::string(name_of(config.dtype)),
                   "leave --dtype or --optimizer out");
+    if (config.components) require_fitting(config, static_cast<bool>(evaluator));
     if (!context.is_root() || !context.files.is_taken(target)) return;
     throw_claim(Fault::usage, target.string() + " exists already", target.string(), "a new directory for the soup",
                 "one that exists", "remove it, or give another directory with --out");
   });
   const Inputs inputs = open_inputs(context, config);
+  if (evaluator) comm::agree(context.world, [&] { require_plain(inputs.readers.front()); });
   for (const std::string& line : table_of(inputs)) context.log.plain(line);
+
+  if (inputs.whole) {
+    for (const auto& [component, owners] : partial_components(inputs.mean()))
+      context.log.info("{}: the mean over {} of {} checkpoints", component, owners.size(), inputs.readers.size());
+  }
 
   const std::string recipe = name_of(config.recipe.type);
   Output output{.target = target,

@@ -24,6 +24,7 @@ struct SoupConfig {
   DType dtype = DType::f32;                // or bf16, of the soup's weights
   Moments moments = Moments::drop;         // otherwise the soup is a full checkpoint
   bool ema = false;                        // average the inputs' running means in place of their weights
+  bool components = false;                 // inputs may have different tasks
   bool allow_cross_run = false;            // inputs of several runs
   bool allow_soup = false;                 // soups as inputs
   bool allow_worse = false;                // commit a soup that validates worse than its best member

@@ -168,7 +168,7 @@ ModelSpec with_frozen(ModelSpec spec, std::span<const std::string> patterns) {
   freeze(spec, [&](const Parameter& parameter) {
     bool any = false;
     for (std::size_t i = 0; i < patterns.size(); ++i) {
-      if (!matches(patterns[i], parameter.name)) continue;
+      if (!matches(patterns[i], parameter.name) && !is_of(parameter, patterns[i])) continue;
       used[i] = any = true;
     }
     return any;

@@ -1,5 +1,6 @@
 #include "spec/model_config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -40,6 +41,8 @@ constexpr std::array side_texts{
     config::KeyText{"position",
                     "sinusoidal, sinusoidal_fairseq (M2M-100) or learned, added to the embeddings; rope, which rotates "
                     "queries and keys; alibi or t5, added to attention scores; or none"},
+    config::KeyText{"stacks",
+                    "in the place of layers: runs of blocks, each shared by some of the tasks; encoder_decoder only"},
 };
 
 constexpr std::array ids_texts{
@@ -118,6 +121,16 @@ constexpr std::array model_texts{
                     "permits encoder.position none, with which an encoder does not know the order of its input"},
 };
 
+std::int64_t layers_of(const std::vector<StackConfig>& stacks) {
+  std::int64_t layers = 0;
+  for (const StackConfig& stack : stacks) layers += std::clamp<std::int64_t>(stack.layers, 0, most_layers);
+  return layers;
+}
+
+bool share_all(const std::vector<StackConfig>& stacks) {
+  return std::ranges::all_of(stacks, [](const StackConfig& stack) { return stack.share == Share::all; });
+}
+
 std::string text_of(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "nothing"; }
 
 }  // namespace
@@ -170,6 +183,12 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   positive(config.max_positions, "/max_positions");
   positive(config.encoder.layers, "/encoder/layers", most_layers);
   positive(config.decoder.layers, "/decoder/layers", most_layers);
+  for (const auto& [side, pointer] : {std::pair{&config.encoder, "/encoder"}, {&config.decoder, "/decoder"}}) {
+    problems.require(!side->layers || side->stacks.empty(), fmt::format("{}/layers", pointer),
+                     "absent, since stacks says how many layers there are", text_of(side->layers));
+    problems.require(layers_of(side->stacks) <= most_layers, fmt::format("{}/stacks", pointer),
+                     fmt::format("at most {} layers", most_layers), layers_of(side->stacks));
+  }
   constexpr double most_theta = 1e30;  // fp32 holds it
   problems.require(config.rope_theta > 1 && config.rope_theta <= most_theta, "/rope_theta",
                    "a number above 1, at most 1e30", config.rope_theta);
@@ -187,6 +206,9 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(config.tie_inputs.value_or(tied) || !tied, "/tie_inputs", "true, since model.tie_embeddings is true",
                    "false");
   if (config.type == ModelType::decoder) {
+    problems.require(config.decoder.stacks.empty(), "/decoder/stacks", "absent, since model.type is decoder", "a list",
+                     "use model.decoder.layers");
+    problems.require(config.encoder.stacks.empty(), "/encoder/stacks", "absent, since model.type is decoder", "a list");
     problems.require(!config.tie_inputs, "/tie_inputs", "absent, since model.type is decoder", "");
     problems.require(!config.encoder.layers && !config.encoder.position, "/encoder",
                      "absent, since model.type is decoder", "");
@@ -267,6 +289,26 @@ bool is_t5(const ModelConfig& config) {
 
 }  // namespace
 
+bool is_plain(const Architecture& shape) { return share_all(shape.encoder_stacks) && share_all(shape.decoder_stacks); }
+
+bool is_plain(const ModelConfig& config) {
+  return share_all(config.encoder.stacks) && share_all(config.decoder.stacks);
+}
+
+Architecture as_plain(Architecture shape) {
+  shape.encoder_stacks.clear();
+  shape.decoder_stacks.clear();
+  return shape;
+}
+
+ModelConfig as_plain(ModelConfig config) {
+  for (SideConfig* side : {&config.encoder, &config.decoder}) {
+    if (!side->stacks.empty()) side->layers = layers_of(side->stacks);
+    side->stacks.clear();
+  }
+  return config;
+}
+
 bool Architecture::uses(Position position) const noexcept {
   return decoder_position == position || (type == ModelType::encoder_decoder && encoder_position == position);
 }
@@ -302,6 +344,7 @@ ModelConfig with_sizes(ModelConfig config, Preset preset) {
   for (std::optional<std::int64_t>* size : {&config.width, &config.ff, &config.heads, &config.kv_heads,
                                             &config.head_size, &config.encoder.layers, &config.decoder.layers})
     size->reset();
+  for (SideConfig* side : {&config.encoder, &config.decoder}) side->stacks.clear();
   return config;
 }
 
@@ -336,8 +379,13 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.heads = need(config.heads, base.heads, "heads");
   shape.kv_heads = config.kv_heads.value_or(config.heads || base.kv_heads == 0 ? shape.heads : base.kv_heads);
   shape.head_size = config.head_size.value_or(shape.width / shape.heads);
-  shape.encoder_layers = translation ? need(config.encoder.layers, base.encoder_layers, "encoder.layers") : 0;
-  shape.decoder_layers = need(config.decoder.layers, base.decoder_layers, "decoder.layers");
+  shape.encoder_stacks = config.encoder.stacks;
+  shape.decoder_stacks = config.decoder.stacks;
+  const auto layers = [&](const SideConfig& side, std::int64_t preset, const char* key) {
+    return side.stacks.empty() ? need(side.layers, preset, key) : layers_of(side.stacks);
+  };
+  shape.encoder_layers = translation ? layers(config.encoder, base.encoder_layers, "encoder.layers") : 0;
+  shape.decoder_layers = layers(config.decoder, base.decoder_layers, "decoder.layers");
   shape.window = config.window;
   if (config.preset == Preset::mistral_7b && !shape.window) shape.window = 4096;
   shape.prefix_lm = config.prefix_lm;

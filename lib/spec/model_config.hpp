@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.hpp"
 #include "spec/activation.hpp"
+#include "spec/sharing.hpp"
 #include "spec/vocabulary.hpp"
 
 /// The `model` section of the configuration. Absent sizes come from `preset`; resolve() fills in every number for the
@@ -42,8 +44,9 @@ inline constexpr double most_parameters = 0x1p48;
 struct SideConfig {
   std::optional<std::int64_t> layers;
   std::optional<Position> position;
+  std::vector<StackConfig> stacks{};  // in the place of layers
 };
-BOOST_DESCRIBE_STRUCT(SideConfig, (), (layers, position))
+BOOST_DESCRIBE_STRUCT(SideConfig, (), (layers, position, stacks))
 
 /// Slows the rotations of long wavelengths, so that a model trained on original_max_positions reads longer inputs. The
 /// defaults are those of Llama 3.1.
@@ -101,7 +104,8 @@ struct Architecture {
   ModelType type = ModelType::encoder_decoder;
   Vocabulary vocabulary;
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, head_size = 0;
-  std::int64_t encoder_layers = 0, decoder_layers = 0;
+  std::int64_t encoder_layers = 0, decoder_layers = 0;          // that an example passes
+  std::vector<StackConfig> encoder_stacks{}, decoder_stacks{};  // of which these layers consist; empty: none
   std::optional<std::int64_t> window;
   bool prefix_lm = false;
   double rope_theta = 10000.0;
@@ -138,6 +142,13 @@ struct Architecture {
 [[nodiscard]] std::vector<Preset> presets_of(ModelType type);
 /// The same with the sizes of a preset.
 [[nodiscard]] ModelConfig with_sizes(ModelConfig config, Preset preset);
+
+/// Whether all tasks share all of it.
+[[nodiscard]] bool is_plain(const ModelConfig& config);
+[[nodiscard]] bool is_plain(const Architecture& shape);
+/// What one task computes.
+[[nodiscard]] Architecture as_plain(Architecture shape);
+[[nodiscard]] ModelConfig as_plain(ModelConfig config);
 
 /// Fills in defaults by type and preset. pieces: of the tokenizer. Throws Error{config} if sizes are missing, or if the
 /// model would have more than most_parameters.

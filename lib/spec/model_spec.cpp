@@ -1,9 +1,11 @@
 #include "spec/model_spec.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "spec/positions.hpp"
@@ -99,6 +101,85 @@ class Parameters {
   std::vector<Parameter> list_;
 };
 
+/// Throws if the component of a task is that of a group of languages, and its language is in none.
+void require_group(Fault fault, Share share, const Task& task, const Sharing& sharing) {
+  if (share != Share::source_group && share != Share::target_group) return;
+  const std::string& language = share == Share::source_group ? task.source : task.target;
+  if (!group_of(sharing, language).empty()) return;
+  throw_claim(fault,
+              fmt::format("the task {} needs the group of the language {}, which is in none", task.name, language),
+              "groups", "a group with " + language, "none", "add it to a group, since layers are shared by groups");
+}
+
+/// The components of a stack with their tasks, in the order in which tasks first use them.
+std::vector<Component> components_of(const std::string& side, Share share, const Sharing& sharing) {
+  if (share == Share::all) return {{}};
+  std::vector<Component> found;
+  std::map<std::string, std::size_t> places;
+  for (const Task& task : sharing.tasks) {
+    require_group(Fault::config, share, task, sharing);
+    const std::string name = component_name(side, share, task, sharing);
+    const auto [known, is_new] = places.emplace(name, found.size());
+    if (is_new) found.push_back({name, {}});
+    found[known->second].tasks.push_back(task.name);
+  }
+  ARGOSY_CHECK(!found.empty(), "a stack that is not shared by all, in a model without tasks");
+  return found;
+}
+
+/// The number of a component, which may have blocks of several stacks.
+std::size_t component_named(std::vector<Component>& components, const std::string& name,
+                            const std::vector<std::string>& tasks) {
+  const auto known = std::ranges::find(components, name, &Component::name);
+  if (known == components.end()) {
+    components.push_back({name, tasks});
+    return components.size() - 1;
+  }
+  if (known->tasks != tasks)
+    throw_error(Fault::config, "groups", "names that are no codes of languages", fmt::format("two components {}", name),
+                "rename the group or the language");
+  return static_cast<std::size_t>(known - components.begin());
+}
+
+void find_routes(ModelSpec& spec) {
+  std::vector<std::vector<std::size_t>> visits(spec.components.size());  // by component
+  for (std::size_t v = 0; v < spec.visits.size(); ++v)
+    visits[spec.units[spec.visits[v].units.front()].component].push_back(v);
+  std::map<std::string_view, std::vector<std::size_t>> route_of;
+  for (std::size_t component = 1; component < spec.components.size(); ++component) {
+    for (const std::string& task : spec.components[component].tasks)
+      route_of[task].insert(route_of[task].end(), visits[component].begin(), visits[component].end());
+  }
+  std::map<std::vector<std::size_t>, std::size_t> known;
+  const auto add = [&](std::vector<std::size_t> route) {
+    route.insert(route.end(), visits.front().begin(), visits.front().end());
+    std::ranges::sort(route);
+    const auto [found, is_new] = known.emplace(route, spec.routes.size());
+    if (is_new) spec.routes.push_back(std::move(route));
+    return found->second;
+  };
+  for (const Task& task : spec.sharing.tasks) spec.route_of[task.name] = add(std::move(route_of[task.name]));
+  if (spec.sharing.tasks.empty()) add({});
+}
+
+/// The part of a model that these visits are.
+RouteModel part_of(const ModelSpec& whole, const std::vector<std::size_t>& visits) {
+  RouteModel model{.spec = as_plain(whole.architecture), .stored = {}};
+  for (std::size_t v = 0; const Visit& visit : model.spec.visits) {
+    const std::string& prefix = whole.visits[visits[v++]].prefix;
+    for (const std::size_t unit : visit.units) {
+      for (const Parameter& parameter : model.spec.units[unit].parameters) {
+        const bool is_of_block = !visit.prefix.empty() && parameter.name.starts_with(visit.prefix + "/");
+        const std::string name = is_of_block && unit == visit.units.front()
+                                     ? prefix + parameter.name.substr(visit.prefix.size())
+                                     : parameter.name;
+        model.stored.emplace(parameter.name, name);
+      }
+    }
+  }
+  return model;
+}
+
 }  // namespace
 
 bool Parameter::is_by_id() const noexcept {
@@ -106,7 +187,15 @@ bool Parameter::is_by_id() const noexcept {
          role == Role::head_bias;
 }
 
-ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
+bool is_of(const Parameter& parameter, std::string_view name) {
+  constexpr std::string_view shared = ".all";
+  if (parameter.is_by_id() || name == "embeddings") return parameter.is_by_id() && name == "embeddings";
+  const std::string_view own = std::string_view(parameter.name).substr(0, parameter.name.find('/'));
+  if (name.ends_with(shared)) return own == name.substr(0, name.size() - shared.size());
+  return own == name || (name.find('.') == std::string_view::npos && own.starts_with(std::string(name) + "."));
+}
+
+ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), sharing(std::move(with)) {
   const bool translation = of.type == ModelType::encoder_decoder, pre = of.norm_position == NormPosition::pre;
   Parameters list(of);
   const auto head_parameters = [&] {
@@ -130,20 +219,36 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
                       .reads_memory = translation && kind == VisitKind::decoder_block,
                       .writes_memory = translation && kind == VisitKind::target});
   };
-  const auto add_blocks = [&](const char* side, VisitKind kind, std::int64_t layers) {
+  const auto add_blocks = [&](const std::string& side, VisitKind kind, std::vector<StackConfig> stacks,
+                              std::int64_t layers) {
     const std::size_t shared = units.size();
     const bool shares = of.position(kind == VisitKind::encoder_block) == Position::t5;
     if (shares) {
       list.relative_bias(side);
       units.push_back({fmt::format("{}.relative_bias", side), list.take()});
     }
-    for (std::int64_t i = 0; i < layers; ++i) {
-      list.block(fmt::format("{}/layer_{}", side, i), kind == VisitKind::decoder_block);
-      units.push_back({fmt::format("{}.{}", side, i), list.take(), true});
-      add_visit(units.back().name, kind, units.size() - 1, i);
-      if (shares) visits.back().units.push_back(shared);
+    if (stacks.empty()) stacks = {{.layers = layers}};
+    for (std::int64_t first = 0; const StackConfig& stack : stacks) {
+      for (const auto& [name, tasks] : components_of(side, stack.share, sharing)) {
+        const std::size_t component = name.empty() ? 0 : component_named(components, name, tasks);
+        const std::string& of_side = name.empty() ? side : name;
+        for (std::int64_t i = first; i < first + stack.layers; ++i) {
+          const std::string prefix = fmt::format("{}/layer_{}", of_side, i);
+          list.block(prefix, kind == VisitKind::decoder_block);
+          units.push_back({.name = fmt::format("{}.{}", of_side, i),
+                           .parameters = list.take(),
+                           .is_block = true,
+                           .component = component});
+          add_visit(units.back().name, kind, units.size() - 1, i);
+          visits.back().prefix = prefix;
+          if (shares) visits.back().units.push_back(shared);
+        }
+      }
+      first += stack.layers;
     }
   };
+  components.push_back({.name = "all", .tasks = {}});
+  for (const Task& task : sharing.tasks) components.front().tasks.push_back(task.name);
 
   if (one_input || of.tie_embeddings) target_unit();
   if (translation) {
@@ -153,17 +258,87 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
       units.push_back({"source_embedding", list.take()});
     }
     add_visit("source", VisitKind::source, 0);
-    add_blocks("encoder", VisitKind::encoder_block, of.encoder_layers);
+    add_blocks("encoder", VisitKind::encoder_block, of.encoder_stacks, of.encoder_layers);
   }
   if (!one_input && !of.tie_embeddings) target_unit();
   add_visit("target", VisitKind::target, one_input || of.tie_embeddings ? 0 : units.size() - 1);
-  add_blocks("decoder", VisitKind::decoder_block, of.decoder_layers);
+  add_blocks("decoder", VisitKind::decoder_block, of.decoder_stacks, of.decoder_layers);
   if (!of.tie_embeddings) {
     list.by_id("decoder/projection/weight", Role::head_weight);
     head_parameters();
     units.push_back({"head", list.take()});
   }
   add_visit("head", VisitKind::head, of.tie_embeddings ? 0 : units.size() - 1);
+  find_routes(*this);
+}
+
+std::set<std::size_t> ModelSpec::components_on(std::size_t route) const {
+  std::set<std::size_t> found;
+  for (const std::size_t visit : routes[route])
+    for (const std::size_t unit : visits[visit].units) found.insert(units[unit].component);
+  return found;
+}
+
+std::set<std::size_t> ModelSpec::idle_components(std::span<const int> passed) const {
+  std::set<std::size_t> idle;
+  for (std::size_t component = 1; component < components.size(); ++component) idle.insert(component);
+  for (const int route : passed) {
+    if (route < 0) continue;
+    for (const std::size_t component : components_on(static_cast<std::size_t>(route))) idle.erase(component);
+  }
+  return idle;
+}
+
+std::int64_t block_count(const Architecture& architecture, const Sharing& sharing) {
+  std::int64_t blocks = 0;
+  for (const auto& [side, stacks, layers] :
+       {std::tuple{"encoder", &architecture.encoder_stacks, architecture.encoder_layers},
+        {"decoder", &architecture.decoder_stacks, architecture.decoder_layers}}) {
+    std::map<Share, std::int64_t> components;
+    if (stacks->empty()) blocks += layers;
+    for (const StackConfig& stack : *stacks) {
+      const auto known = components.find(stack.share);
+      const std::int64_t count =
+          known != components.end() ? known->second : std::ssize(components_of(side, stack.share, sharing));
+      components.emplace(stack.share, count);
+      blocks += stack.layers * count;
+    }
+  }
+  return blocks;
+}
+
+RouteModel model_of_route(const ModelSpec& whole, std::size_t route) { return part_of(whole, whole.routes[route]); }
+
+RouteModel model_of_task(const ModelSpec& whole, const Task& task) {
+  const Architecture& is = whole.architecture;
+  std::map<std::pair<VisitKind, std::int64_t>, std::string> wanted;  // component by kind and layer
+  for (const VisitKind kind : {VisitKind::encoder_block, VisitKind::decoder_block}) {
+    const bool encodes = kind == VisitKind::encoder_block;
+    for (std::int64_t layer = 0; const StackConfig& stack : encodes ? is.encoder_stacks : is.decoder_stacks) {
+      require_group(Fault::usage, stack.share, task, whole.sharing);
+      const std::string name = component_name(encodes ? "encoder" : "decoder", stack.share, task, whole.sharing);
+      for (std::int64_t end = layer + stack.layers; layer < end; ++layer)
+        if (!name.empty()) wanted.emplace(std::pair{kind, layer}, name);
+    }
+  }
+  std::vector<std::size_t> visits;
+  std::set<std::pair<VisitKind, std::int64_t>> found;
+  for (std::size_t v = 0; v < whole.visits.size(); ++v) {
+    const Visit& visit = whole.visits[v];
+    const std::string& component = whole.components[whole.units[visit.units.front()].component].name;
+    const auto own = wanted.find({visit.kind, visit.layer});
+    if (own != wanted.end() && own->second != component) continue;
+    visits.push_back(v);
+    found.insert({visit.kind, visit.layer});
+  }
+  const auto missing = std::ranges::find_if(wanted, [&](const auto& own) { return !found.contains(own.first); });
+  if (missing != wanted.end())
+    throw_claim(
+        Fault::usage,
+        fmt::format("the task {} needs the component {}, which the model does not have", task.name, missing->second),
+        "--task", "a task for which each stack has its component", task.name,
+        fmt::format("its tasks are {}", text_of(whole.sharing.tasks)));
+  return part_of(whole, visits);
 }
 
 std::vector<Matrix> Unit::matrices() const {
@@ -215,5 +390,7 @@ const Parameter& Unit::parameter(const std::string& name_of_it) const {
   ARGOSY_CHECK(found != parameters.end(), "no parameter {} in {}", name_of_it, name);
   return *found;
 }
+
+std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 }  // namespace argosy::spec

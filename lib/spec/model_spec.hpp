@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "partition/flat_space.hpp"
@@ -76,7 +80,7 @@ struct Unit {
   /// Its weights do not change: it has no gradients, master weights or state. A frozen part of a block is a unit of its
   /// own, which the visit reads as well, as with adapters (LoRA, arXiv:2106.09685).
   bool frozen = false;
-  /// The ranks that share it: index of their comm::Group. 0: all ranks. A rank holds the units that its visits read.
+  /// Of ModelSpec::components. Its ranks are a comm::Group. A rank holds the units that its visits read.
   std::size_t component = 0;
 
   /// The parameter of that name. Throws Error{internal} if there is none.
@@ -97,19 +101,61 @@ struct Visit {
   std::string name;  // "source", "encoder.0", "target", "decoder.0", "head"
   VisitKind kind = VisitKind::head;
   std::int64_t layer = 0;          // of a block
+  std::string prefix{};            // of the names of a block's parameters
   std::vector<std::size_t> units;  // that it reads: first its own, then those shared with other visits
   bool reads_memory = false, writes_memory = false;
 };
 
+/// Whether a parameter belongs to what goes by this name: "embeddings" (what has a row for each id), "encoder" or
+/// "decoder" (all else of a side), "encoder.fr" (a component), "encoder.all" (what all tasks share of a side).
+[[nodiscard]] bool is_of(const Parameter& parameter, std::string_view name);
+
+/// What some of the tasks share: all blocks of a side that go by one name.
+struct Component {
+  std::string name;                // "encoder.fr"; the first, "all", has everything that all tasks share
+  std::vector<std::string> tasks;  // that have it
+};
+
 struct ModelSpec {
   Architecture architecture;
+  Sharing sharing;
   /// In the order of the forward pass. Tied: one unit "embedding" holds the matrix, the head bias and the final norms;
   /// tied inputs: "embedding", "head"; untied: "source_embedding", "target_embedding", "head" (decoder-only:
   /// "embedding", "head"). With T5's positions, the blocks of a side read its unit "<side>.relative_bias" as well.
   std::vector<Unit> units;
+  /// Of all tasks: in the order of the forward pass, and of one layer the components one after the other.
   std::vector<Visit> visits;
+  std::vector<Component> components;
+  /// The ways through the model: numbers of visits, ascending. A plain model has one, through all of them.
+  std::vector<std::vector<std::size_t>> routes;
+  std::map<std::string, std::size_t> route_of;  // by task
 
-  ModelSpec(const Architecture& of);  // NOLINT(google-explicit-constructor): it is a function of the architecture
+  /// Of the units that a route reads.
+  [[nodiscard]] std::set<std::size_t> components_on(std::size_t route) const;
+  /// Components that none of these routes passes (data::StepBatches::routes).
+  [[nodiscard]] std::set<std::size_t> idle_components(std::span<const int> passed) const;
+
+  /// sharing: where it is not plain. Throws Error{config} if two components would have the same name, or if a stack is
+  /// shared by groups and the language of a task has none.
+  ModelSpec(const Architecture& of,  // NOLINT(google-explicit-constructor): it is a function of the architecture
+            Sharing sharing = {});
 };
+
+/// How many blocks a model has in all, of all components. Throws as ModelSpec.
+[[nodiscard]] std::int64_t block_count(const Architecture& architecture, const Sharing& sharing);
+
+/// The part of a model that a route or a task passes, as a model of its own.
+struct RouteModel {
+  ModelSpec spec;                             // plain
+  std::map<std::string, std::string> stored;  // by parameter of spec: its name in the whole model
+};
+/// whole: as its architecture and sharing make it, without adapters or frozen parts.
+[[nodiscard]] RouteModel model_of_route(const ModelSpec& whole, std::size_t route);
+/// task: of the model, or another one, for which of each stack the component must exist that it would have. Throws
+/// Error{usage} with the first that does not.
+[[nodiscard]] RouteModel model_of_task(const ModelSpec& whole, const Task& task);
+
+/// "[2, 3]", for messages.
+[[nodiscard]] std::string text_of(const std::vector<std::int64_t>& shape);
 
 }  // namespace argosy::spec

@@ -78,6 +78,7 @@ void JsonLines::validation(const ValidationRecord& record) {
   boost::json::object figures;
   for (const Figure& figure : figures_of(record)) figures[figure.name] = figure.value;
   boost::json::object line{{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}};
+  if (!record.languages.empty()) line["languages"] = boost::json::value_from(record.languages);
   if (!record.signatures.empty()) line["signatures"] = boost::json::value_from(record.signatures);
   if (!record.samples.empty()) {
     boost::json::array samples;

@@ -1,5 +1,6 @@
 #include "telemetry/metrics.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -68,6 +69,11 @@ void WindowSums::add(const StepMetrics& step) {
   nll += step.nll * tokens;
   tgt_tokens += tokens;
   truncated += step.truncated_tokens;
+  routes.resize(step.routes.size());
+  for (std::size_t r = 0; r < routes.size(); ++r) {
+    routes[r].nll += step.routes[r].nll;
+    routes[r].tgt_tokens += step.routes[r].tgt_tokens;
+  }
 }
 
 Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock)
@@ -183,6 +189,14 @@ StepRecord Metrics::record() const {
   }
   const double advanced = before_.fraction_done - first_fraction_;
   if (advanced > 0) record.eta_s = s * (1 - before_.fraction_done) / advanced;
+  // A checkpoint may count routes that the model does not have.
+  for (std::size_t r = 0; r < std::min(sums_.routes.size(), setup_.routes.size()); ++r) {
+    const RouteSums& route = sums_.routes[r];
+    record.of_parts["nll/" + setup_.routes.at(r)] = route.tgt_tokens > 0 ? route.nll / route.tgt_tokens : none;
+    record.of_parts["share/" + setup_.routes.at(r)] = tokens > 0 ? route.tgt_tokens / tokens : none;
+  }
+  for (std::size_t c = 0; c < before_.component_norms.size(); ++c)
+    record.of_parts["grad_norm/" + setup_.components.at(c)] = before_.component_norms[c];
   return record;
 }
 

@@ -20,6 +20,12 @@
 /// gets the same records and writes them in its own format. `sink_kinds` is the table of all sinks.
 namespace argosy::telemetry {
 
+/// What the tokens of one route through a model come to (spec::ModelSpec::routes).
+struct RouteSums {
+  double nll = 0, tgt_tokens = 0;  // unsmoothed, over these tokens
+  bool operator==(const RouteSums&) const = default;
+};
+
 /// The figures of one step, over all ranks.
 struct StepMetrics {
   std::int64_t step = 0;
@@ -28,7 +34,9 @@ struct StepMetrics {
   double loss = 0, nll = 0;     // means: as optimized, over tgt_tokens that are not truncated; unsmoothed, over all
   double truncated_tokens = 0;  // of tgt_tokens, removed from the loss by loss.error_norm_truncation
   double lr = 0;
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;                   // before clipping
+  std::vector<double> component_norms{};  // of models of several routes: by component
+  std::vector<RouteSums> routes{};        // of models of several routes
   bool clipped = false, skipped = false;
   std::int64_t n_clips = 0, n_skipped = 0;  // since the first step
   std::int64_t src_tokens = 0, tgt_tokens = 0, padded_tokens = 0;
@@ -51,6 +59,8 @@ struct StepRecord {
   std::optional<double> mfu, mfu_full;  // absent where the device's peak is unknown
   double step_ms = 0, data_wait_ms = 0;
   std::optional<double> eta_s;  // absent until the run has advanced
+  std::map<std::string, double>
+      of_parts{};  // of models of several routes: "nll/en-fr", "share/en-fr", "grad_norm/encoder.en"
 };
 
 /// One figure of a validation: "loss" 3.1, "chrf" 41.2.
@@ -72,6 +82,7 @@ struct ValidationRecord {
   std::map<std::string, std::string> signatures{};  // of those figures that sacreBLEU defines, by name
   std::vector<Figure> more{};                       // figures that the log line leaves out
   std::vector<Sample> samples{};
+  std::vector<std::string> languages{};  // of a set that names its corpus: source, target
 };
 
 /// The figures of a record by name, as FORMAT.md lists them. A figure that is unknown is null.

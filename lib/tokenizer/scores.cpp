@@ -58,7 +58,7 @@ class ScoreHandler {
   bool on_comment_part(Text, Code&) { return true; }
   bool on_comment(Text, Code&) { return true; }
 
-  std::vector<double> take() { return std::move(scores_); }
+  std::vector<std::string> take() { return std::move(scores_); }
 
  private:
   [[nodiscard]] bool in_vocabulary() const { return in_model_ && in_vocabulary_; }
@@ -72,7 +72,7 @@ class ScoreHandler {
   }
   bool add(Text part) {
     number_ += part;
-    if (depth_ == 4 && in_vocabulary()) scores_.push_back(as_serde_json(number_));
+    if (depth_ == 4 && in_vocabulary()) scores_.push_back(number_);
     number_.clear();
     return true;
   }
@@ -80,7 +80,7 @@ class ScoreHandler {
   int depth_ = 0;  // {"model": {"vocab": [[piece, score]]}} has four
   bool in_model_ = false, in_vocabulary_ = false;
   std::string key_, number_;
-  std::vector<double> scores_;
+  std::vector<std::string> scores_;
 };
 
 constexpr int largest_power = std::numeric_limits<double>::max_exponent10;
@@ -134,12 +134,18 @@ double as_serde_json(std::string_view number) {
   return negative ? -value : value;
 }
 
-std::vector<double> unigram_scores(std::string_view json) {
+std::vector<std::string> spelled_scores(std::string_view json) {
   boost::json::basic_parser<ScoreHandler> parser{boost::json::parse_options{}};
   boost::json::error_code error;
   parser.write_some(false, json.data(), json.size(), error);
   ARGOSY_CHECK(!error.failed(), "scores of a valid JSON text: {}", error.message());
   return parser.handler().take();
+}
+
+std::vector<double> unigram_scores(std::string_view json) {
+  std::vector<double> scores;
+  for (const std::string& number : spelled_scores(json)) scores.push_back(as_serde_json(number));
+  return scores;
 }
 
 }  // namespace argosy::tokenizer

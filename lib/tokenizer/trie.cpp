@@ -11,7 +11,10 @@ Trie::Trie(std::vector<std::pair<std::string, std::int32_t>> strings) {
   std::ranges::stable_sort(strings, {}, &std::pair<std::string, std::int32_t>::first);
   const auto equal = std::ranges::unique(strings, {}, &std::pair<std::string, std::int32_t>::first);
   strings.erase(equal.begin(), equal.end());
-  if (!strings.empty() && strings.front().first.empty()) strings.erase(strings.begin());
+  if (!strings.empty() && strings.front().first.empty()) {
+    empty_ = strings.front().second;
+    strings.erase(strings.begin());
+  }
   roots_.fill(-1);
 
   struct Range {
@@ -43,7 +46,7 @@ Trie::Trie(std::vector<std::pair<std::string, std::int32_t>> strings) {
 }
 
 std::int32_t Trie::find(std::string_view text) const {
-  std::int32_t number = -1;
+  std::int32_t number = text.empty() ? empty_ : -1;
   prefixes(text, [&](std::size_t length, std::int32_t value) {
     if (length == text.size()) number = value;
   });

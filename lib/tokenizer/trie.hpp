@@ -12,7 +12,7 @@ namespace argosy::tokenizer {
 
 class Trie {
  public:
-  /// Of a string that occurs twice, the last counts. Empty strings are left out.
+  /// Of a string that occurs twice, the last counts. An empty one can be found, but is no prefix.
   explicit Trie(std::vector<std::pair<std::string, std::int32_t>> strings);
 
   /// Calls found(length, number) for each string that `text` begins with, from the shortest to the longest.
@@ -53,6 +53,7 @@ class Trie {
   }
 
   std::array<std::int32_t, 256> roots_{};
+  std::int32_t empty_ = -1;  // number of the empty string
   std::vector<Node> nodes_;
 };
 

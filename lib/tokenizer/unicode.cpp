@@ -22,7 +22,7 @@ UChar32 code(char32_t character) { return static_cast<UChar32>(character); }
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), narrow<std::int32_t>(text.size())}; }
 bool is_ascii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
 
-const icu::Normalizer2& normalizer_of(NormalForm form) {
+const icu::Normalizer2& icu_normalizer(NormalForm form) {
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = nullptr;
   switch (form) {
@@ -113,7 +113,7 @@ std::string normal_form(NormalForm form, std::string_view text) {
   std::string out;
   icu::StringByteSink<std::string> sink(&out, narrow<std::int32_t>(text.size()));
   UErrorCode status = U_ZERO_ERROR;
-  normalizer_of(form).normalizeUTF8(0, piece_of(text), sink, nullptr, status);
+  icu_normalizer(form).normalizeUTF8(0, piece_of(text), sink, nullptr, status);
   ARGOSY_CHECK(U_SUCCESS(status), "a normal form: {}", u_errorName(status));
   return out;
 }

@@ -99,6 +99,8 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
     } else {
       set.text = data::read_parallel_text(context.files, rules, texts, unpack);
       set.text.prefixes = plan::prefixes_of(wanted, config.data).value();
+      for (const data::CorpusConfig& corpus : config.data.corpora)
+        if (corpus.name == wanted.corpus) set.languages = corpus.languages;
       set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
       require_at_most(config.model.max_positions, set, wanted);
     }
@@ -106,6 +108,14 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   }
   if (sets.empty() && config.data.split) sets.push_back(split_set(context, config, tokenizer, sizes, steps, corpora));
   return sets;
+}
+
+void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec) {
+  if (spec.routes.size() == 1) return;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    sets[i].route = narrow<std::uint32_t>(spec.route_of.at(config.validation.sets[i].corpus.value()));
+    for (data::Batch& batch : sets[i].batches) batch.route = sets[i].route;
+  }
 }
 
 std::vector<telemetry::Sample> samples_of(const EvaluationSet& set, const std::vector<std::string>& translations,
@@ -147,7 +157,8 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};
   context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
   const auto rounds = static_cast<std::size_t>(most[0]);
-  const data::Batch nothing;
+  data::Batch nothing;
+  nothing.route = set.route;
   for (std::size_t i = 0; i < rounds; ++i) {
     const data::Batch& batch = i < set.batches.size() ? set.batches[i] : nothing;
     sums[0] += model.nll_of(batch);
@@ -164,7 +175,7 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   if (!scored) sources.resize(std::min(sources.size(), static_cast<std::size_t>(lines)));
   if (!scored && sources.empty()) return evaluation;
   std::vector<decode::Translation> translations;
-  model.with_whole([&](model::Model& whole) {
+  model.with_whole(set.route, [&](model::Model& whole) {
     model::Inference inference(whole);
     decode::TranslateOptions options;
     options.source_prefix = set.text.prefixes.source;

@@ -25,16 +25,22 @@ namespace argosy::train {
 /// A set and this rank's share of it.
 struct EvaluationSet {
   std::string name;
-  data::ParallelText text;           // empty for a part of the token shards
-  std::vector<data::Batch> batches;  // of this rank
+  data::ParallelText text;               // empty for a part of the token shards
+  std::vector<data::Batch> batches;      // of this rank
+  std::uint32_t route = 0;               // through the model, of all batches
+  std::vector<std::string> languages{};  // of its corpus, where the configuration names it
 };
 
 /// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards. A rank has
 /// at most validation.steps batches of a set. corpora: as data::online_corpora gives them. Not collective. Throws
 /// Error{data} if a file is missing, if two files do not match, or if a line is longer than model.max_positions.
+/// Their route is 0.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                                          const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
                                                          std::span<const data::CountedCorpus> corpora);
+
+/// Gives the sets of `config.validation` the routes of their corpora.
+void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec);
 
 struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens
@@ -46,7 +52,8 @@ struct Evaluation {
   [[nodiscard]] double value_of(plan::Metric metric) const;
 };
 
-/// Σ nll of a batch, unsmoothed. All ranks call it equally often; a rank that has fewer batches passes empty ones.
+/// Σ nll of a batch, unsmoothed. All ranks call it equally often and for the same route (data::Batch::route); a rank
+/// that has fewer batches passes empty ones.
 using NllOf = std::function<double(const data::Batch& batch)>;
 
 /// The first `count` lines of a set of pairs with what the model makes of them.
@@ -62,9 +69,9 @@ using UseModel = std::function<void(model::Model&)>;
 
 struct EvaluatedModel {
   NllOf nll_of;
-  /// Calls `use` with the model while this rank has all its weights. All ranks call it together, and `use` fails on all
-  /// or on none.
-  std::function<void(const UseModel& use)> with_whole;
+  /// Calls `use` with the model of a route while this rank has all its weights. All ranks call it together, and `use`
+  /// fails on all or on none.
+  std::function<void(std::size_t route, const UseModel& use)> with_whole;
 };
 
 /// Evaluates a model by its loss, and by its translations if a metric needs them. Translates at least the first `lines`

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/describe/enum_to_string.hpp>
 #include <cmath>
+#include <ranges>
 #include <set>
 
 #include "core/error.hpp"
@@ -22,8 +23,6 @@ std::string listed(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), all > most ? fmt::format(" and {} more", all - most) : "");
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 std::string text_of(const spec::Vocabulary& vocabulary) {
   const auto text = [](const std::optional<std::int64_t>& id) { return id ? std::to_string(*id) : "none"; };
   return fmt::format("eos {}, unk {}, bos {}, pad {}, start {}", vocabulary.eos, text(vocabulary.unk),
@@ -39,10 +38,9 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
     if (own != other) keys.push_back(fmt::format("model.{}: {}, there {}", key, own, other));
   };
   const auto name = [](auto value) { return std::string(boost::describe::enum_to_string(value, "")); };
-  const auto has = [&](plan::ModelPart part) { return std::ranges::count(source.components, part) > 0; };
-  const bool blocks = has(plan::ModelPart::encoder) || has(plan::ModelPart::decoder);
+  const bool blocks = source.has("encoder") || source.has("decoder");
   compare("width", ours.width, theirs.width);
-  if (has(plan::ModelPart::embeddings)) compare("token_ids", text_of(ours.vocabulary), text_of(theirs.vocabulary));
+  if (source.has("embeddings")) compare("token_ids", text_of(ours.vocabulary), text_of(theirs.vocabulary));
   if (!blocks) return keys;
   compare("ff", ours.ff, theirs.ff);
   compare("heads", ours.heads, theirs.heads);
@@ -57,10 +55,9 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
   compare("embedding_scale", ours.scales_embeddings, theirs.scales_embeddings);
   compare("window", ours.window.value_or(0), theirs.window.value_or(0));
   if (source.reinit_positions) return keys;
-  if (has(plan::ModelPart::encoder) && theirs.encoder_layers > 0)
+  if (source.has("encoder") && theirs.encoder_layers > 0)
     compare("encoder.position", name(ours.encoder_position), name(theirs.encoder_position));
-  if (has(plan::ModelPart::decoder))
-    compare("decoder.position", name(ours.decoder_position), name(theirs.decoder_position));
+  if (source.has("decoder")) compare("decoder.position", name(ours.decoder_position), name(theirs.decoder_position));
   if (ours.uses(spec::Position::rope)) {
     compare("rope_theta", ours.rope_theta, theirs.rope_theta);
     const auto text = [](const std::optional<spec::RopeScaling>& scaling) {
@@ -101,8 +98,7 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
       if (!keys.empty())
         throw_claim(Fault::config, fmt::format("{}: the model is another one ({})", where, fmt::join(keys, "; ")),
                     where, "the same model", keys.front(), "set these keys as there, or leave these components out");
-      const bool by_id = std::ranges::count(source.components, plan::ModelPart::embeddings) > 0;
-      if (by_id && model.tokenizer.digest() != tokenizer)
+      if (source.has("embeddings") && model.tokenizer.digest() != tokenizer)
         throw_claim(Fault::config,
                     fmt::format("{}: its embeddings belong to another tokenizer than data.tokenizer", where), where,
                     tokenizer.hex(), model.tokenizer.digest().hex(),
@@ -133,6 +129,20 @@ void InitialWeights::match(std::size_t s, const spec::ModelSpec& spec) {
   for (const spec::Unit& unit : model.spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) theirs.emplace(parameter.name, &parameter);
   }
+  const std::string where = "init_from " + source.from;
+  for (const std::string& component : source.components) {
+    const auto is_here = [&](const spec::Parameter& parameter) { return spec::is_of(parameter, component); };
+    if (component.find('.') == std::string::npos || std::ranges::any_of(spec.units, [&](const spec::Unit& unit) {
+          return std::ranges::any_of(unit.parameters, is_here);
+        }))
+      continue;
+    std::vector<std::string> names;
+    for (const spec::Component& each : spec.components | std::views::drop(1)) names.push_back(each.name);
+    throw_claim(
+        Fault::config, fmt::format("{}: the model has no component {}", where, component), where,
+        fmt::format("encoder.all, decoder.all{}", names.empty() ? "" : fmt::format(", {}", fmt::join(names, ", "))),
+        component, "correct components");
+  }
   std::vector<std::string> missing, misshapen;
   std::set<std::string> used;
   for (const spec::Unit& unit : spec.units) {
@@ -142,15 +152,14 @@ void InitialWeights::match(std::size_t s, const spec::ModelSpec& spec) {
       if (there == theirs.end()) {
         missing.push_back(parameter.name);
       } else if (there->second->shape != parameter.shape) {
-        misshapen.push_back(
-            fmt::format("{} {}, there {}", parameter.name, text_of(parameter.shape), text_of(there->second->shape)));
+        misshapen.push_back(fmt::format("{} {}, there {}", parameter.name, spec::text_of(parameter.shape),
+                                        spec::text_of(there->second->shape)));
       } else {
         used.insert(parameter.name);
         found_[parameter.name] = {s, there->second};
       }
     }
   }
-  const std::string where = "init_from " + source.from;
   if (!misshapen.empty())
     throw_claim(Fault::config, fmt::format("{}: parameters have other shapes ({})", where, listed(misshapen)), where,
                 "equal shapes", misshapen.front(), "change the keys of model, or leave these components out");

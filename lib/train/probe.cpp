@@ -163,15 +163,14 @@ class Probe {
     const auto optimizer =
         optim::make_optimizer(config_.optimizer, plan::is_language_model(config_), plan::has_wide_master(config_));
     optim::SkipGuard guard({}, {});
-    Runner runner(*run_.model, *run_.buffers,
-                  {comm::Group{target_.layout, context_.topology.canonical_rank(), *run_.collectives}}, *optimizer,
-                  optim::max_grad_norm_of(config_.optimizer), guard, context_.clock, run_.device);
+    Runner runner(*run_.model, *run_.buffers, run_.groups(), *optimizer, optim::max_grad_norm_of(config_.optimizer),
+                  guard, context_.clock, run_.device);
     reset_peak(run_.device);
     for (int i = 0; i < steps_of_a_size; ++i) {
       ++steps_;
       (void)runner.run(steps, batches,
                        {.step = steps_,
-                        .updates = {steps_},
+                        .updates = std::vector(spec_.components.size(), steps_),
                         .seed = config_.seed,
                         .loss = run_.loss,
                         .recompute = config_.sharding.recompute});
@@ -204,7 +203,8 @@ boost::json::object probe_memory(comm::Context& context, const plan::RunConfig& 
   count_memory();
   (void)set_up_threads(context);
   Probe probe{context, config, vocab_live};
-  const Measured best = probe.run();
+  Measured best;
+  comm::ends_in_time(context, [&] { best = probe.run(); });
   return {{"micro_size", best.sizes.micro_size},
           {"accumulation", best.sizes.accumulation},
           {"peak_bytes", best.peak_bytes},

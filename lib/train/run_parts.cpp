@@ -154,10 +154,12 @@ void RunParts::set_up(const Kept& kept) {
 }
 
 void RunParts::make_model(std::int64_t vocab_live) {
-  model.emplace(plan::spec_of(config, vocab_live), context.topology.layout());
+  const spec::ModelSpec spec = plan::spec_of(config, vocab_live);
+  model.emplace(spec, std::vector(spec.components.size(), context.topology.layout()));
+  set_routes(sets, config, spec);
   other_bytes = memory_of(device).bytes;
   buffers.emplace(
-      *model, std::vector{context.topology.canonical_rank()},
+      *model, std::vector(spec.components.size(), context.topology.canonical_rank()),
       BufferChoices{.scheme = choices.scheme,
                     .reduce_every = choices.reduce_every,
                     .compute_type = config.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
@@ -168,6 +170,11 @@ void RunParts::make_model(std::int64_t vocab_live) {
   host.emplace(*model, *buffers, device);
   state_bytes = memory_of(device).bytes - other_bytes;
   collectives = comm::make_collectives(context.topology, collectives_options(config), device.is_cuda());
+}
+
+std::vector<std::optional<comm::Group>> RunParts::groups() const {
+  const comm::Group all{context.topology.layout(), context.topology.canonical_rank(), *collectives};
+  return {model->spec().components.size(), all};
 }
 
 }  // namespace argosy::train

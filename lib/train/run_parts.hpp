@@ -40,6 +40,8 @@ struct RunParts {
   void set_up(const Kept& kept);
   /// The last stage, for a vocabulary of `vocab_live` pieces. Needs the device alone. **Collective.**
   void make_model(std::int64_t vocab_live);
+  /// By component of the model, the ranks that have it: all of them.
+  [[nodiscard]] std::vector<std::optional<comm::Group>> groups() const;
 
   comm::Context& context;
   plan::RunConfig config;

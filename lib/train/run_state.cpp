@@ -8,6 +8,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
+#include "plan/sharing.hpp"
 #include "train/advice.hpp"
 #include "train/early_stop.hpp"
 
@@ -46,6 +47,7 @@ json::object loss_of(const plan::RunConfig& config) {
   // As versions without the keys wrote.
   if (config.loss.error_norm_truncation == 0) loss.erase("error_norm_truncation");
   if (config.loss.error_norm_truncation_after == 0) loss.erase("error_norm_truncation_after");
+  if (config.loss.normalise == plan::LossNormalisation::step) loss.erase("normalise");
   return loss;
 }
 
@@ -135,13 +137,20 @@ bool has_same_optimizer_state(const json::object& a, const json::object& b) {
 
 checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts, const RunState& state) {
   checkpoint::Sections sections;
-  sections.model = model::model_section(config.model, facts.tokenizer, facts.vocab_live, config.lora);
+  sections.model = model::model_section(config.model, facts.tokenizer, facts.vocab_live,
+                                        config.precision.mode == plan::PrecisionMode::fp32 ? DType::f32 : DType::bf16,
+                                        config.lora, plan::sharing_of(config));
   if (!config.freeze.empty()) sections.model["freeze"] = config::to_json(config.freeze);
   sections.optimizer = {{"type", config::to_json(config.optimizer.type)},
                         {"hparams", config::to_json(config.optimizer)},
                         {"loss", loss_of(config)},
                         {"precision", config::to_json(config.precision)},
                         {"step", state.updates}};
+  for (const auto& [component, updates] : state.component_updates) {
+    json::value& all = sections.optimizer["component_steps"];
+    if (!all.is_object()) all.emplace_object();
+    all.get_object()[component] = updates;
+  }
   sections.schedule = {{"name", config::to_json(config.schedule.style)},
                        {"args", config::to_json(config.schedule)},
                        {"step", state.step}};
@@ -161,6 +170,11 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                          {"truncated", state.window.truncated},
                          {"steps", state.window.steps},
                          {"clipped", state.window.clipped}}}};
+  for (const telemetry::RouteSums& route : state.window.routes) {
+    json::value& all = sections.counters["window"].as_object()["routes"];
+    if (!all.is_array()) all.emplace_array();
+    all.get_array().push_back({{"nll", route.nll}, {"tgt_tokens", route.tgt_tokens}});
+  }
   sections.data = {{"seed", config.seed},
                    {"order", data_of(config, facts)},
                    {"batch", batch_of(config, facts)},
@@ -191,6 +205,11 @@ RunState state_of(const checkpoint::Reader& reader) {
   RunState state;
   state.step = reader.step();
   state.updates = optimizer.count("step");
+  if (optimizer.has("component_steps")) {
+    const Fields steps = optimizer.object("component_steps");
+    for (const auto& component : optimizer.members("component_steps"))
+      state.component_updates[component.key()] = steps.count(component.key());
+  }
   constexpr std::int64_t most_epochs = 1 << 24;  // times the examples of an epoch it fits 64 bits
   state.cursor.pool.epoch = data.count("epoch", most_epochs);
   if (data.has("pool")) {
@@ -233,6 +252,10 @@ RunState state_of(const checkpoint::Reader& reader) {
                     .truncated = window.has("truncated") ? window.amount("truncated") : 0,
                     .steps = window.count("steps"),
                     .clipped = window.count("clipped")};
+    if (window.has("routes"))
+      window.for_each("routes", [&state](const Fields& route) {
+        state.window.routes.push_back({.nll = route.number("nll"), .tgt_tokens = route.amount("tgt_tokens")});
+      });
   }
   state.best_loss = best.number("loss");
   state.best_step = best.count("step");
@@ -269,6 +292,7 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
                          {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
                          {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
                          {saved_model, wanted.model, "/lora", "lora", true},
+                         {saved.model, wanted.model, "/sharing", "tasks", true},
                          {saved.model, wanted.model, "/freeze", "freeze", true},
                          {saved.data, wanted.data, "/order", "data", false},
                          {saved.data, wanted.data, "/batch", "batch", false},

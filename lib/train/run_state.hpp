@@ -2,6 +2,7 @@
 
 #include <boost/json/array.hpp>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 
@@ -16,9 +17,10 @@
 namespace argosy::train {
 
 struct RunState {
-  std::int64_t step = 0, updates = 0;  // done; a skipped step is not an update
-  data::Cursor cursor;                 // of the next step
-  double epoch = 0;                    // epochs done, with the fraction
+  std::int64_t step = 0, updates = 0;                     // done; a skipped step is not an update
+  std::map<std::string, std::int64_t> component_updates;  // of each but the first: in a step without its tasks, none
+  data::Cursor cursor;                                    // of the next step
+  double epoch = 0;                                       // epochs done, with the fraction
   std::int64_t src_tokens = 0, tgt_tokens = 0, padded_tokens = 0;
   std::int64_t n_clips = 0;
   optim::SkipGuard::State guard;

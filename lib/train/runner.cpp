@@ -7,7 +7,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -94,8 +94,12 @@ Runner::Runner(model::Model& model, Buffers& buffers, std::vector<std::optional<
       max_grad_norm_(max_grad_norm),
       guard_(guard),
       clock_(clock),
-      device_(device),
-      coefficient_(at::ones({1}, at::TensorOptions(at::kFloat).device(device))) {}
+      device_(device) {
+  for (std::size_t c = 0; c < groups_.size(); ++c)
+    coefficients_.push_back(at::ones({1}, at::TensorOptions(at::kFloat).device(device)));
+  for (std::size_t r = 0; r < model_.spec().routes.size(); ++r)
+    components_of_routes_.push_back(model_.spec().components_on(r));
+}
 
 void Runner::begin(MicroBatch& micro, const data::Batch& batch, int slot, const Step& step) const {
   micro.empty = batch.empty();
@@ -116,7 +120,7 @@ void Runner::begin(MicroBatch& micro, const data::Batch& batch, int slot, const 
 void Runner::forward(MicroBatch& micro, int index) {
   const auto v = static_cast<std::size_t>(index);
   const model::Visit& visit = model_.visits()[v];
-  const bool is_loss = v + 1 == model_.visits().size(), runs_again = micro.recomputes && !is_loss;
+  const bool is_loss = visit.kind == spec::VisitKind::head, runs_again = micro.recomputes && !is_loss;
   model::State in = std::move(micro.state);
   const bool trains = micro.pass.training && v >= micro.first_trained;
   if (trains) {  // leaves: this segment's gradients end here
@@ -137,7 +141,7 @@ void Runner::backward(MicroBatch& micro, int index) {
   const model::State in = std::move(micro.in[v]);
   model::State out = std::move(micro.out[v]);
   micro.in[v] = micro.out[v] = {};
-  const bool is_loss = v + 1 == model_.visits().size();
+  const bool is_loss = visit.kind == spec::VisitKind::head;
   if (micro.recomputes && !is_loss) out = visit.forward(in, micro.inputs, micro.pass);
   if (is_loss) {
     micro.state = {};
@@ -218,7 +222,7 @@ comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
 optim::Update Runner::update_of(const plan::Op& op, const StepOptions& options) const {
   return {.lr = options.lr,
           .number = options.updates[op.group],
-          .coefficient = coefficient_,
+          .coefficient = coefficients_[op.group],
           .sum = [&group = *groups_[op.group]](std::span<double> values) { group.collectives.all_reduce(values); }};
 }
 
@@ -238,15 +242,17 @@ comm::Event Runner::to_shards(const plan::Op& op) {
   const UnitBuffers& buffers = buffers_.units()[unit];
   const partition::FlatSpace& space = model_.units()[unit].space();
   const comm::Group& group = *groups_[op.group];
+  std::vector<at::Tensor> own;
   for (std::size_t owner = unit; const spec::Matrix& matrix : model_.spec().units[unit].matrices()) {
     const std::int64_t begin = space.offset(space.index_of(matrix.parameter->name)) + matrix.begin;
     const at::Tensor values = buffers.gradients.narrow(0, begin, matrix.rows * matrix.columns);
-    if (owner++ % static_cast<std::size_t>(group.layout.world()) == static_cast<std::size_t>(group.canonical_rank)) {
-      optimizer_.transform(matrix, values.view({matrix.rows, matrix.columns}));
-    } else {
+    if (owner++ % static_cast<std::size_t>(group.layout.world()) != static_cast<std::size_t>(group.canonical_rank)) {
       values.zero_();
+    } else if (matrix.parameter->decay) {
+      own.push_back(values.view({matrix.rows, matrix.columns}));
     }
   }
+  if (!own.empty()) optimizer_.transform(own, buffers.weights.scalar_type());
   if (group.layout.world() > 1)
     return group.collectives.reduce_scatter(space, view_of(buffers.gradients), view_of(buffers.shard.gradient),
                                             computed());
@@ -254,55 +260,78 @@ comm::Event Runner::to_shards(const plan::Op& op) {
   return {};
 }
 
-/// The same bits however the blocks are spread over ranks.
-double Runner::sum_of_all_squares(const std::set<std::size_t>& reduced) {
-  optim::OrderFreeSum sum;
-  for (const std::size_t unit : reduced) optim::add_squares(buffers_.units()[unit].pieces, sum);
-  all().collectives.all_reduce(sum.parts());
-  return sum.value();
+/// The squares of each component over all ranks, with the same bits however the blocks are spread over them.
+void Runner::set_all_squares(const std::set<std::size_t>& reduced, std::vector<double>& squares) {
+  std::vector<optim::OrderFreeSum> sums(squares.size());
+  for (const std::size_t unit : reduced)
+    optim::add_squares(buffers_.units()[unit].pieces, sums[model_.spec().units[unit].component]);
+  std::vector<std::int64_t> parts;  // of all, in one collective
+  for (optim::OrderFreeSum& sum : sums) parts.insert(parts.end(), sum.parts().begin(), sum.parts().end());
+  all().collectives.all_reduce(std::span<std::int64_t>{parts});
+  for (auto from = parts.begin(); optim::OrderFreeSum & sum : sums) {
+    std::copy_n(from, sum.parts().size(), sum.parts().begin());
+    from += std::ssize(sum.parts());
+  }
+  for (std::size_t c = 0; c < sums.size(); ++c) squares[c] = sums[c].value();
 }
 
-/// One norm, one coefficient and the sums of the step in one small collective.
+/// One norm, one clip and the sums of the step in one small collective.
 void Runner::decide(const plan::StepPlan& plan, Step& step) {
   const StepOptions& options = step.options;
   StepResult& result = step.result;
-  double squares = 0;
-  std::set<std::size_t> reduced;  // units
+  std::vector<double> squares(coefficients_.size());  // by component
+  std::set<std::size_t> reduced;                      // units
   for (const plan::Op& op : plan.ops) {
     if (op.kind == plan::OpKind::reduce) reduced.insert(static_cast<std::size_t>(op.unit));
   }
-  for (const std::size_t unit : reduced) squares += optim::sum_of_squares(buffers_.units()[unit].pieces);
-  telemetry::Work& work = result.work;
-  std::array<double*, 10> sums{&squares,
-                               &result.nll_sum,
-                               &result.loss_sum,
-                               &result.truncated_tokens,
-                               &work.source_positions,
-                               &work.target_positions,
-                               &work.encoder_pairs,
-                               &work.decoder_pairs,
-                               &work.decoder_pairs_full,
-                               &work.cross_pairs};
-  std::array<double, 11> values{};
-  for (std::size_t i = 0; i < sums.size(); ++i) values[i] = *sums[i];
-  values.back() = options.wants_to_stop ? 1.0 : 0.0;
+  for (const std::size_t unit : reduced)
+    squares[model_.spec().units[unit].component] += optim::sum_of_squares(buffers_.units()[unit].pieces);
+  double ranks_that_stop = options.wants_to_stop ? 1.0 : 0.0;
+  const auto for_each_sum = [&](auto&& use) {
+    telemetry::Work& work = result.work;
+    for (double* each : {&ranks_that_stop, &work.source_positions, &work.target_positions, &work.encoder_pairs,
+                         &work.decoder_pairs, &work.decoder_pairs_full, &work.cross_pairs})
+      use(*each);
+    for (double& each : squares) use(each);
+    for (RouteResult& route : result.routes)
+      for (double* each : {&route.nll, &route.loss, &route.tgt_tokens, &route.truncated}) use(*each);
+  };
+  std::vector<double> values;
+  for_each_sum([&](double sum) { values.push_back(sum); });
   all().collectives.all_reduce(std::span<double>{values});
-  for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
-  result.stop = values.back() > 0;
-  if (plan.reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares(reduced);
+  for_each_sum([next = values.begin()](double& sum) mutable { sum = *next++; });
+  result.stop = ranks_that_stop > 0;
+  if (plan.reduce_every == plan::ReduceEvery::micro_batch) set_all_squares(reduced, squares);
+
   // Losses were divided by all tokens, before it was known which of them stay.
   const auto tokens = static_cast<double>(step.tgt_tokens);
-  const double kept = tokens - result.truncated_tokens, rescale = kept > 0 ? tokens / kept : 1.0;
-  result.grad_norm = std::sqrt(squares) * rescale;
-  result.skipped = guard_.skips(options.step, result.grad_norm, kept > 0 || tokens == 0);
+  std::vector<double> kept(squares.size());  // tokens, by component
+  for (std::size_t r = 0; r < result.routes.size(); ++r) {
+    const RouteResult& route = result.routes[r];
+    result.nll_sum += route.nll;
+    result.loss_sum += route.loss;
+    result.truncated_tokens += route.truncated;
+    for (const std::size_t component : components_of_routes_[r]) kept[component] += route.tgt_tokens - route.truncated;
+  }
+  const double kept_in_all = tokens - result.truncated_tokens;
+  std::vector<double> rescale(squares.size(), kept_in_all > 0 ? tokens / kept_in_all : 1.0);
+  double all_squares = 0;
+  for (std::size_t c = 0; c < squares.size(); ++c) {
+    if (options.normalise_by_component) rescale[c] = kept[c] > 0 ? tokens / kept[c] : 1.0;
+    result.component_norms.push_back(std::sqrt(squares[c]) * rescale[c]);
+    all_squares += squares[c] * rescale[c] * rescale[c];
+  }
+  result.grad_norm = squares.size() == 1 ? result.component_norms.front() : std::sqrt(all_squares);
+  result.skipped = guard_.skips(options.step, result.grad_norm, kept_in_all > 0 || tokens == 0);
   const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
   result.clipped = !result.skipped && coefficient < 1;
-  coefficient_.fill_(result.skipped ? -1.0 : coefficient * rescale);
+  for (std::size_t c = 0; c < squares.size(); ++c)
+    coefficients_[c].fill_(result.skipped ? -1.0 : coefficient * rescale[c]);
 }
 
 void Runner::execute(const plan::StepPlan& plan, Step& step) {
-  ARGOSY_CHECK(static_cast<int>(step.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
-               step.batches.size(), plan.micro_batches);
+  ARGOSY_CHECK(step.batches.size() == plan.ways.size(), "{} micro-batches, {} planned", step.batches.size(),
+               plan.ways.size());
   complete_frozen();
   step.micro_batches.resize(step.batches.size());
   std::vector<comm::Event> events(plan.ops.size());
@@ -339,29 +368,34 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
       events[w].wait_on(kComputeStream);
       book(plan.ops[w].kind);
     }
-    MicroBatch* const micro =
-        op.micro_batch < 0 ? nullptr : &step.micro_batches[static_cast<std::size_t>(op.micro_batch)];
+    const auto slot = static_cast<std::size_t>(op.micro_batch);
+    MicroBatch* const micro = op.micro_batch < 0 ? nullptr : &step.micro_batches[slot];
     switch (op.kind) {
       case plan::OpKind::gather:
         events[i] = gather(op);
         break;
       case plan::OpKind::forward:
-        if (op.visit == 0) {
-          begin(*micro, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
-          micro->first_trained = static_cast<std::size_t>(plan.first_trained);
+        if (op.visit == plan.ways[slot].first) {
+          begin(*micro, step.batches[slot], op.micro_batch, step);
+          micro->first_trained = static_cast<std::size_t>(plan.ways[slot].first_trained);
         }
         if (!micro->empty) forward(*micro, op.visit);
         break;
       case plan::OpKind::backward:
         if (!micro->empty) backward(*micro, op.visit);
-        if (op.visit > plan.first_trained) break;
-        step.result.loss_sum += number_of(micro->pass.loss_sum);
-        step.result.nll_sum += number_of(micro->pass.nll_sum);
-        step.result.truncated_tokens += number_of(micro->pass.truncated_count);
+        if (op.visit > plan.ways[slot].first_trained) break;
+        if (!micro->empty) {
+          const data::Batch& batch = step.batches[slot];
+          RouteResult& route = step.result.routes.at(batch.route);
+          route.nll += number_of(micro->pass.nll_sum);
+          route.loss += number_of(micro->pass.loss_sum);
+          route.truncated += number_of(micro->pass.truncated_count);
+          route.tgt_tokens += static_cast<double>(batch.tgt_tokens);
+        }
         *micro = {};
         break;
       case plan::OpKind::reduce:
-        events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
+        events[i] = reduce(op, micro != nullptr && !step.batches[slot].empty());
         break;
       case plan::OpKind::norm:
         decide(plan, step);
@@ -385,6 +419,7 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
 
 StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
+  result.routes.resize(components_of_routes_.size());
   for (const auto& group : groups_) {
     if (group) group->collectives.set_step(options.step);
   }

@@ -31,6 +31,8 @@ struct StepOptions {
   std::vector<std::int64_t> updates{1};  // optimizer updates, this one included, by component
   double lr = 0;
   std::uint64_t seed = 1;
+  /// Divides the gradient of a component by the tokens of the routes that pass it, not by all tokens of the step.
+  bool normalise_by_component = false;
   model::LossOptions loss;
   /// block: a visit keeps only its input and runs again before its backward pass. The other levels: what a block keeps.
   plan::Recompute recompute = plan::Recompute::none;
@@ -45,11 +47,19 @@ struct StepTimes {
   StepTimes& operator+=(const StepTimes& other);
 };
 
+/// Sums over the micro-batches of one route.
+struct RouteResult {
+  double nll = 0, loss = 0;              // unsmoothed over tgt_tokens; as optimized, without truncated tokens
+  double tgt_tokens = 0, truncated = 0;  // loss.error_norm_truncation removed the latter
+};
+
 /// The same on all ranks, except for the times.
 struct StepResult {
   double nll_sum = 0, loss_sum = 0;  // unsmoothed over tgt_tokens; as optimized, without truncated tokens
   double truncated_tokens = 0;       // that loss.error_norm_truncation removed
   double grad_norm = 0;
+  std::vector<double> component_norms{};  // grad_norm is that of them
+  std::vector<RouteResult> routes{};
   bool clipped = false, skipped = false;
   bool stop = false;  // some rank has been asked to
   telemetry::Work work;
@@ -65,9 +75,9 @@ class Runner {
          c10::Device device);
 
   /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.totals.tgt_tokens less the
-  /// truncated tokens. A step that the guard skips, or that keeps no token, leaves weights and state unchanged. A plan
-  /// that reduces every micro-batch with elastic collectives gives the same bits of weights for any number of ranks
-  /// that divides the number of micro-batches.
+  /// truncated tokens; see also StepOptions::normalise_by_component. A step that the guard skips, or that keeps no
+  /// token, leaves weights and state unchanged. A plan that reduces every micro-batch with elastic collectives gives
+  /// the same bits of weights for any number of ranks that divides the number of micro-batches.
   /// **Collective.** Throws Error{numeric} from the guard, Error{comm}.
   StepResult run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
@@ -94,7 +104,7 @@ class Runner {
   [[nodiscard]] optim::Update update_of(const plan::Op& op, const StepOptions& options) const;
   [[nodiscard]] comm::Event to_owners(const plan::Op& op, const StepOptions& options);
   [[nodiscard]] comm::Event to_shards(const plan::Op& op);
-  double sum_of_all_squares(const std::set<std::size_t>& reduced);
+  void set_all_squares(const std::set<std::size_t>& reduced, std::vector<double>& squares);
   void decide(const plan::StepPlan& plan, Step& step);
 
   model::Model& model_;
@@ -106,7 +116,8 @@ class Runner {
   optim::SkipGuard& guard_;
   const Clock& clock_;
   const c10::Device device_;
-  at::Tensor coefficient_;  // [1] fp32
+  std::vector<at::Tensor> coefficients_;  // by component: [1] fp32
+  std::vector<std::set<std::size_t>> components_of_routes_;
 };
 
 }  // namespace argosy::train

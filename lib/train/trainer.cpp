@@ -15,6 +15,7 @@
 #include "model/stored_spec.hpp"
 #include "plan/micro_size.hpp"
 #include "plan/plan_lines.hpp"
+#include "plan/sharing.hpp"
 #include "train/begin.hpp"
 #include "train/init_weights.hpp"
 #include "train/memory_count.hpp"
@@ -25,6 +26,7 @@
 #include "train/run_parts.hpp"
 #include "train/saver.hpp"
 #include "train/start_agreement.hpp"
+#include "train/step_plans.hpp"
 #include "train/threads.hpp"
 #include "train/validator.hpp"
 
@@ -72,13 +74,9 @@ class Trainer {
     optim::SkipGuard guard(config_.optimizer.skip, state_.guard);
     const std::unique_ptr<optim::Optimizer> optimizer =
         optim::make_optimizer(config_.optimizer, plan::is_language_model(config_), plan::has_wide_master(config_));
-    const comm::Group all{context_.topology.layout(), context_.topology.canonical_rank(), *run_.collectives};
-    Runner runner(*run_.model, *run_.buffers, {all}, *optimizer, optim::max_grad_norm_of(config_.optimizer), guard,
-                  context_.clock, run_.device);
-    const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout(),
-                                                   optim::whole_units(config_.optimizer, run_.model->spec()));
-    const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
-                         forward = plan::plan_forward(shape, run_.choices.scheme);
+    Runner runner(*run_.model, *run_.buffers, run_.groups(), *optimizer, optim::max_grad_norm_of(config_.optimizer),
+                  guard, context_.clock, run_.device);
+    StepPlans plans(run_);
     reading_.emplace(context_, *run_.shards);
     reading_->announce(loader, state_.cursor.pool.epoch + 1);
     progress_.emplace(
@@ -89,6 +87,8 @@ class Trainer {
             .ranks = context_.topology.world_size(),
             .peak_flops = peak_flops(run_.device),
             .before = place_of(state_, run_.schedule),
+            .routes = plan::names_of_routes(run_.model->spec()),
+            .components = plan::names_of_components(run_.model->spec()),
             .window = state_.window,
             .configuration = config::to_json(plan::with_micro_size(config_, run_.facts.sizes)).as_object()},
         run_.store->run_dir());
@@ -98,7 +98,7 @@ class Trainer {
     reset_peak(run_.device);
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
-    if (state_.owes_validation) settle_best(saver, validate(runner, forward));
+    if (state_.owes_validation) settle_best(saver, validate(runner, plans));
     bool finished = is_finished(), stopped = false;
     while (!finished && !stopped) {
       const RunState before = state_;
@@ -106,7 +106,7 @@ class Trainer {
       double waited_s = loader.waited_s();
       const data::StepBatches batches = next_batches(loader);
       waited_s = loader.waited_s() - waited_s;
-      const StepResult result = take_step(runner, plan, batches, guard, saver);
+      const StepResult result = take_step(runner, plans, batches, guard, saver);
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, run_.schedule, step_s), result.times, waited_s);
       state_.window = progress_->window();
@@ -117,7 +117,7 @@ class Trainer {
       if (stopped) context_.log.info("stopping after step {}: {}", state_.step, run_.stop->reason());
       if (std::floor(state_.epoch) > std::floor(before.epoch)) reading_->log_passes();
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || has_its_length();
-      const bool improved = state_.owes_validation && !stopped && validate(runner, forward);
+      const bool improved = state_.owes_validation && !stopped && validate(runner, plans);
       finished = is_finished();
       save_if_due(saver, before, {.stopped = stopped, .finished = finished, .improved = improved});
       run_.stop->took(context_.clock.monotonic_s() - step_begin_s, saver.figures().longest_s);
@@ -170,6 +170,7 @@ class Trainer {
         state_ = state_of(candidate);
         if (keeps_optimizer) return;
         state_.updates = 0;
+        state_.component_updates.clear();
         changes.emplace_back("the optimizer, whose state begins anew");
       };
       reader = run_.store->load(run_.host->states(keeps_optimizer), how);
@@ -243,6 +244,10 @@ class Trainer {
     if (context_.is_root()) {
       for (const std::string& warning : plan::warnings_of(*run_.plan)) context_.log.warn("{}", warning);
     }
+    if (config_.loss.normalise == plan::LossNormalisation::component)
+      context_.log.info(
+          "the gradient of each component is divided by the tokens of its own tasks (loss.normalise: component), so it "
+          "is not that of the mean loss");
     if (run_.device.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
   }
 
@@ -265,6 +270,7 @@ class Trainer {
                                     .sizes = run_.facts.sizes,
                                     .batch = plan::batch_of(config_),
                                     .temperature = config_.data.temperature,
+                                    .routes = plan::routes_of(config_, run_.model->spec()),
                                     .position_shift_max = config_.model.position_shift_max},
                            .canonical_rank = context_.topology.canonical_rank(),
                            .world = context_.topology.world_size(),
@@ -288,7 +294,7 @@ class Trainer {
     return step;
   }
 
-  StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
+  StepResult take_step(Runner& runner, StepPlans& plans, const data::StepBatches& batches,
                        const optim::SkipGuard& guard, Saver& saver) {
     RunState next = state_;
     ++next.step;
@@ -303,20 +309,23 @@ class Trainer {
     model::LossOptions loss = run_.loss;
     if (next.step <= config_.loss.error_norm_truncation_after) loss.error_norm_truncation = 0;
     const double begin_s = context_.clock.monotonic_s();
-    const StepResult result = runner.run(plan, batches,
-                                         {.step = next.step,
-                                          .updates = {state_.updates + 1},
-                                          .lr = optim::learning_rate(run_.schedule, next.position(run_.schedule.unit)),
-                                          .seed = config_.seed,
-                                          .loss = loss,
-                                          .recompute = config_.sharding.recompute,
-                                          .wants_to_stop = run_.stop->wants_to_stop(),
-                                          .before_update = [&saver] { saver.before_update(); }});
+    const UpdateCounts updates(run_.model->spec(), batches.routes);
+    const StepResult result =
+        runner.run(plans.of(batches.routes), batches,
+                   {.step = next.step,
+                    .updates = updates.next(state_),
+                    .lr = optim::learning_rate(run_.schedule, next.position(run_.schedule.unit)),
+                    .seed = config_.seed,
+                    .normalise_by_component = config_.loss.normalise == plan::LossNormalisation::component,
+                    .loss = loss,
+                    .recompute = config_.sharding.recompute,
+                    .wants_to_stop = run_.stop->wants_to_stop(),
+                    .before_update = [&saver] { saver.before_update(); }});
     if (recording) {
       ++profiled_.steps;
       profiled_.seconds += context_.clock.monotonic_s() - begin_s;
     }
-    next.updates += result.skipped ? 0 : 1;
+    if (!result.skipped) updates.add(next);
     if (!result.skipped) validator_->trained(result.nll_sum, batches.totals.tgt_tokens);
     next.n_clips += result.clipped ? 1 : 0;
     next.guard = guard.state();
@@ -326,10 +335,14 @@ class Trainer {
   }
 
   /// Whether a metric of keep_best has never been better. **Collective.**
-  [[nodiscard]] bool validate(Runner& runner, const plan::StepPlan& forward) {
+  [[nodiscard]] bool validate(Runner& runner, const StepPlans& plans) {
     const EvaluatedModel model{
-        .nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
-        .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }};
+        .nll_of =
+            [&](const data::Batch& batch) { return runner.evaluate(plans.forward(batch.route), batch, run_.loss); },
+        .with_whole =
+            [&](std::size_t route, const UseModel& use) {
+              runner.with_whole_model(plans.forward(route), [&] { with_route(*run_.model, route, use); });
+            }};
     return validator_->validate(state_, model, reading_->passes(), *progress_);
   }
 
@@ -467,8 +480,12 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
                    context.topology.world_size(), context.topology.layout().nodes(), threads.count, threads.why,
                    kernels::cpu_instructions());
   Trainer trainer{context, config, options, threads};
-  trainer.set_up();
-  return trainer.run();
+  TrainReport report;
+  comm::ends_in_time(context, [&] {
+    trainer.set_up();
+    report = trainer.run();
+  });
+  return report;
 }
 
 }  // namespace argosy::train

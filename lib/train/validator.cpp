@@ -75,6 +75,7 @@ Evaluation Validator::evaluate_on(const EvaluationSet& set, bool of_mean, RunSta
   Evaluation evaluation = evaluate(run_.context, model, *run_.tokenizer, set, metrics, lines);
   json::object figures;
   telemetry::ValidationRecord record{.step = state.step, .set = set.name + (of_mean ? "/ema" : ""), .figures = {}};
+  record.languages = set.languages;
   const std::map<std::string, std::string> signatures = decode::score_signatures();
   for (const plan::Metric metric : metrics) {
     const std::string metric_name(config::to_json(metric).as_string());

@@ -50,11 +50,29 @@ class Trainer:
     def __init__(self, options, vocabulary, dtype):
         self.options, self.dtype = options, dtype
         sizes = {"heads": options.heads, "width": options.width, "type": "decoder", "decoder": {"layers": options.layers}}
-        self.model = Model(sizes, initial_weights(options, vocabulary), options.length)
+        self.model = Model(sizes, initial_weights(options, vocabulary), options.length, options.dropout)
         self.loss = torch.compile(self.model)
-        matrices, vectors = ([p for p in self.model.parameters() if (p.ndim > 1) == wanted] for wanted in (True, False))
+        self.parameters = dict(self.model.p.items())
+        hidden = {name for name, p in self.parameters.items() if options.optimizer == "muon" and "/layer_" in name and p.ndim > 1}
+        # Muon takes q, k, v, gate and up apart: views of what the model stacks.
+        self.parts = {name: [torch.nn.Parameter(part) for part in self.parts_of(name, self.parameters[name].detach())] for name in hidden}
+        matrices, vectors = ([p for name, p in self.parameters.items() if name not in hidden and (p.ndim > 1) == wanted] for wanted in (True, False))
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        self.optimizers = [torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), eps=1e-8, fused=True)]
+        if hidden:
+            parts = [part for of_name in self.parts.values() for part in of_name]
+            self.optimizers.append(torch.optim.Muon(parts, lr=0.0, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"))
+        self.means, self.updates = [p.detach().clone() for p in self.parameters.values()] if options.ema else [], 0
+
+    @staticmethod
+    def parts_of(name, stacked):
+        return stacked.chunk(3 if "self_attention/linear_0" in name else 2 if "ffn/linear_0" in name else 1)
+
+    def forget(self):
+        """What optimizers have seen in a trial that changed no weight."""
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        self.updates = 0
 
     def mean_loss(self, rows):
         """rows: [rows, length + 1]"""
@@ -63,25 +81,45 @@ class Trainer:
 
     def step(self, rows, lr):
         loss = self.mean_loss(rows)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
+        for name, parts in self.parts.items():
+            for part, gradient in zip(parts, self.parts_of(name, self.parameters[name].grad)):
+                part.grad = gradient
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.step()
+        self.updates += 1
+        if self.means:
+            decay = min(self.options.ema, (self.updates + 1) / (self.updates + 10))
+            torch._foreach_lerp_(self.means, [p.detach() for p in self.parameters.values()], 1 - decay)
         return float(loss.detach())
+
+    @torch.no_grad()
+    def swap_means(self):
+        """Exchanges weights and their running means, if there are means. The weights keep their places, of which `parts` are views."""
+        for mean, parameter in zip(self.means, self.parameters.values()):
+            weights = parameter.clone()
+            parameter.copy_(mean)
+            mean.copy_(weights)
 
     def rows_of(self, stream, begins):
         return torch.stack([stream[begin : begin + self.options.length + 1] for begin in begins])
 
     @torch.no_grad()
     def bits_per_byte(self, stream, size_bytes):
-        """Of a text in stretches of the training's length; a stretch sees nothing of the one before."""
+        """Of a text in stretches of the training's length; a stretch sees nothing of the one before. By the means, if there are any."""
+        self.swap_means()
+        self.model.eval()
         total, last = 0.0, stream.numel() - self.options.length - 1
         begins = list(range(0, last + 1, self.options.length))
         whole = len(begins) // self.options.rows * self.options.rows  # as many rows as are compiled for; the rest by the mean
         for first in range(0, whole, self.options.rows):
             total += float(self.mean_loss(self.rows_of(stream, begins[first : first + self.options.rows])))
+        self.model.train()
+        self.swap_means()
         nats = total / (whole // self.options.rows)
         return nats, nats * stream.numel() / math.log(2) / size_bytes
 
@@ -108,6 +146,9 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{what} (default {value})".strip())
     parser.add_argument("--lr", type=float, default=1e-3, help="peak (default %(default)s)")
     parser.add_argument("--min-lr", type=float, default=1e-4, help="at the end of a cosine (default %(default)s)")
+    parser.add_argument("--dropout", type=float, default=0.0, help="on residual branches and embeddings (default %(default)s)")
+    parser.add_argument("--optimizer", choices=("adamw", "muon"), default="adamw", help="muon: of the matrices in blocks, and adamw of the rest (default %(default)s)")
+    parser.add_argument("--ema", type=float, default=0.0, help="decay of a running mean of the weights, which is then what is evaluated; 0: none (default)")
     parser.add_argument("--metrics", type=Path, metavar="FOLDER", help="write a metrics.jsonl there, for scripts/report")
     parser.add_argument("--dtype", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster of both in a short trial")
     parser.add_argument("--threads", type=int, default=2)
@@ -124,7 +165,7 @@ def main():
     dtype = max(speeds, key=speeds.get)
     print(f"trial, tokens/s: {', '.join(f'{name} {value:.0f}' for name, value in speeds.items())}; {dtype} it is", flush=True)
     trainer, metrics, draw = trainers[dtype], Metrics(options.metrics), random.Random(options.seed)
-    trainer.optimizer.state.clear()  # the trial's moments
+    trainer.forget()
 
     def validation():
         return trainer.bits_per_byte(streams["valid"], len(texts["valid"].encode()))[0]

@@ -35,8 +35,9 @@ def initial_weights(path: str) -> dict[str, Tensor]:
 class Model(torch.nn.Module):
     """Llama's or Marian's shape, on parameters with Argosy's names; q, k, v and gate, up are stacked."""
 
-    def __init__(self, sizes: dict[str, Any], weights: dict[str, Tensor], positions: int) -> None:
+    def __init__(self, sizes: dict[str, Any], weights: dict[str, Tensor], positions: int, dropout: float = 0) -> None:
         super().__init__()
+        self.drop = torch.nn.Dropout(dropout) if dropout else torch.nn.Identity()
         self.p = torch.nn.ParameterDict({name: torch.nn.Parameter(value.clone()) for name, value in weights.items()})
         self.heads, self.width, self.is_lm = sizes["heads"], sizes["width"], sizes["type"] == "decoder"
         self.encoder_layers = 0 if self.is_lm else sizes["encoder"]["layers"]
@@ -93,10 +94,10 @@ class Model(torch.nn.Module):
 
     def llama(self, ids: Tensor) -> Tensor:
         """Pre-norm"""
-        x = F.embedding(ids, self.p["decoder/embeddings/weight"])
+        x = self.drop(F.embedding(ids, self.p["decoder/embeddings/weight"]))
         for layer in (f"decoder/layer_{i}" for i in range(self.decoder_layers)):
-            x = x + self.self_attention(self.norm(x, layer + "/self_attention/layer_norm"), layer, True)
-            x = x + self.feed_forward(self.norm(x, layer + "/ffn/layer_norm"), layer)
+            x = x + self.drop(self.self_attention(self.norm(x, layer + "/self_attention/layer_norm"), layer, True))
+            x = x + self.drop(self.feed_forward(self.norm(x, layer + "/ffn/layer_norm"), layer))
         return F.linear(self.norm(x, "decoder/layer_norm"), self.p["decoder/projection/weight"])
 
     def marian(self, source: Tensor, target: Tensor, start: int) -> Tensor:

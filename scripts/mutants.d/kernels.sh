@@ -20,6 +20,17 @@ mutant int8_shift_not_undone 'the shift of unsigned integers stays in an int8 pr
   'sums[j] - 128 * column_sums[j]' 'sums[j]'
 mutant int8_hides_nan 'a row with NaN gives numbers in an int8 product' $cpu/pack.ipp $kernels 1 '*GemmInt8*' \
   'return finite ? highest / 127 : std::numeric_limits<float>::quiet_NaN();' 'return highest / 127;'
+if grep -qsw amx_bf16 /proc/cpuinfo; then # elsewhere nothing reads this file
+  amx=$cpu/products_amx.ipp
+  mutant amx_rest_of_depth_lost 'a depth that is no multiple of a tile is cut' $amx $kernels 1 '*Attention*' \
+    'if (depth > 0) {' 'if (false) {'
+  mutant amx_lower_rows_repeated 'the lower half of a block is multiplied as the upper one' $amx $kernels 1 '*Attention*' \
+    '_tile_loadd(left, a + tile_side * ai, 4 * ai);' '_tile_loadd(left, a, 4 * ai);'
+  mutant amx_scale_lost 'scores are not scaled' $amx $kernels 1 '*Attention*' \
+    'if (adds || scale == 1) return;' 'return;'
+  mutant amx_sums_start_again 'a later block of queries overwrites the gradients of keys' $amx $kernels 1 '*Attention*' \
+    'if constexpr (adds) {' 'if constexpr (adds && down == 3) {'
+fi
 mutant attention_window_wide 'a window sees one key too many' $cpu/attention.ipp $kernels 1 '*Attention*' \
   'position + 1 - shape.window' 'position - shape.window'
 mutant attention_pairs_shift 'pairs of keys begin where the keys of a part do' $cpu/attention.ipp $kernels 1 'AttentionThreads.*' \

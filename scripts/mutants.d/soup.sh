@@ -22,9 +22,13 @@ mutant soup_greedy_by_the_best 'greedy compares with the best alone, not the mem
 ' ''
 mutant soup_divided_first 'weights are divided before the sum' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   'mean_.mixture.weights[k]);
-  const double divisor = as_it_is ? 1.0 : mean_.mixture.divisor;' \
+  const double divisor = as_it_is ? 1.0 : divisors_[unit];' \
   'mean_.mixture.weights[k] / mean_.mixture.divisor);
   const double divisor = 1.0;'
+mutant soup_components_divided_by_all 'a component that few checkpoints have is divided by the weights of all' lib/soup/averager.cpp $on_ranks 1 \
+  'SoupOfComponents.*' 'divisors_.push_back(all ? mean.mixture.divisor : sum);' 'divisors_.push_back(mean.mixture.divisor);'
+mutant soup_of_other_tasks 'checkpoints of other tasks are averaged if the first one has all parameters' lib/soup/inputs.cpp $recipes 1 '*Refusals*' \
+  '    check_tasks(first, other);' '    if (other.step() < 0) check_tasks(first, other);'
 mutant soup_bf16_rounded_twice 'a bf16 mean is rounded to fp32 first' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   'bf16_from_f64(sum[i] / divisor)' 'bf16_from_f32(static_cast<float>(sum[i] / divisor))'
 mutant soup_moments_mixed_up 'second moments are the mean of the first ones' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \

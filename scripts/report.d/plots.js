@@ -150,6 +150,28 @@ function table_of_runs() {
     if (!Object.keys(run.series).length) place.append(element("p", { class: "note" }, `${run.name}: no figures yet.`));
   }
 }
+/// The last figures of validation sets by their languages: a row for each source, a column for each target. The shade goes from the least to the greatest.
+function directions() {
+  const place = document.getElementById("directions");
+  runs.forEach((run, i) =>
+    Object.entries(run.directions).forEach(([figure, by_source]) => {
+      const sources = Object.keys(by_source), written = new Set(sources.flatMap((source) => Object.keys(by_source[source])));
+      const targets = [...new Set([...sources, ...written])].filter((language) => written.has(language));
+      const values = sources.flatMap((source) => Object.values(by_source[source]));
+      if (values.length < 2) return;
+      const least = Math.min(...values), range = Math.max(...values) - least || 1;
+      const table = element("table", { class: "directions" }, row(["from \\ to", ...targets], "th"));
+      for (const source of sources) {
+        const cells = targets.map((target) => {
+          const value = by_source[source][target];
+          const share = value === undefined ? 0 : 10 + 45 * (value - least) / range;
+          return element("td", { style: `background: color-mix(in srgb, ${color(i)} ${share.toFixed(0)}%, transparent)` }, value === undefined ? "–" : number(value));
+        });
+        table.append(element("tr", {}, element("th", {}, source), ...cells));
+      }
+      place.append(element("h2", {}, `Directions: ${of(i, figure)}`), element("div", { class: "scroll" }, table));
+    }));
+}
 /// For each sample of each set its source, its reference, and its translations from the first to the last.
 function samples() {
   const place = document.getElementById("samples");
@@ -195,5 +217,6 @@ document.getElementById("written").textContent = `written ${data.written}`;
 table_of_runs();
 axis_buttons();
 draw();
+directions();
 samples();
 configurations();

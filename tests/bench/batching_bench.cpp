@@ -64,8 +64,9 @@ class Figures {
   std::vector<double> sizes_, spreads_;
 };
 
+/// `routes`: pairs go so many routes through a model, in turn.
 json::object of_argosy(const std::vector<Lengths>& lengths, std::int64_t micro_size, int micro_batches,
-                       std::int64_t width_multiple, std::int64_t pool) {
+                       std::int64_t width_multiple, std::int64_t pool, std::uint64_t routes = 1) {
   const BatchPlanSettings settings{
       .micro_size = micro_size, .micro_batches = micro_batches, .width_multiple = width_multiple};
   const Sampler sampler{{.pool = pool}, {{.size = lengths.size(), .tgt_tokens = 1}}};
@@ -73,8 +74,12 @@ json::object of_argosy(const std::vector<Lengths>& lengths, std::int64_t micro_s
   for (PoolBegin at; at.epoch == 0;) {
     const Sampler::Pool drawn = sampler.draw(at);
     std::vector<Lengths> own;
-    for (const Drawn& draw : drawn.draws) own.push_back(lengths[draw.example]);
-    const BatchPlan plan{settings, own, {}};
+    std::vector<std::uint32_t> own_routes;
+    for (const Drawn& draw : drawn.draws) {
+      own.push_back(lengths[draw.example]);
+      own_routes.push_back(static_cast<std::uint32_t>(draw.example % routes));
+    }
+    const BatchPlan plan{settings, own, {}, own_routes};
     for (std::int64_t step = 0; step < plan.steps(); ++step) {
       std::int64_t least = micro_size, most = 0;
       for (int j = 0; j < plan.micro_batches(step); ++j) {
@@ -162,6 +167,7 @@ int main(int argc, char** argv) {
   result["argosy 4096"] = data::of_argosy(lengths, small, 4, 1, pool);
   result["argosy 25000"] = data::of_argosy(lengths, large, 4, 1, pool);
   result["argosy 4096, widths by 8"] = data::of_argosy(lengths, small, 4, 8, pool);
+  result["argosy 4096, 12 routes"] = data::of_argosy(lengths, small, 4, 1, pool, 12);
   result["mammoth 4096, lookahead 4"] = data::of_mammoth(lengths, small, 4);
   result["mammoth 4096, lookahead 10"] = data::of_mammoth(lengths, small, 10);
   result["marian 4096"] = data::of_marian(lengths, small, static_cast<std::size_t>(pool));

@@ -62,8 +62,12 @@ weights() { # weights RUN STEP: digests of all it holds
   sed -n 's/.*"root_digest":"\([0-9a-f]*\)".*/\1/p' "runs/$1/export/$2/MANIFEST.json"
 }
 
+ended_after_restarts() { # a rank or node that Slurm loses once more costs another restart
+  ended || { pending && start_again && false; }
+}
+
 same_bits() { # as those of the undisturbed run `whole`, and not without a restart
-  within 100 ended
+  within 100 ended_after_restarts
   log_has "resumed from runs/$name/"
   local last
   last=$(printf '%s\n' "runs/$name/exit.$job."* | sort -V | tail -n 1)

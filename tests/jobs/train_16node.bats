@@ -22,6 +22,7 @@ requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
   job
   grep -qx "srun --mpi=pmi2 --kill-on-bad-exit=1 env --block-signal=USR1 $root/apps/train $root/configs/mistral_7b.json" "$run_dir/calls"
   grep -qx ARGOSY_EXPECT_RANKS=128 "$run_dir/environment"
+  grep -qx ARGOSY_EXPECT_NODES=16 "$run_dir/environment"
   grep -qx OMP_NUM_THREADS=1 "$run_dir/environment"
   grep -qx OMP_WAIT_POLICY=passive "$run_dir/environment"
   grep -qx "ARGOSY_EXIT_FILE=$run_dir/exit.42.0" "$run_dir/environment"

@@ -18,6 +18,8 @@ cudaStream_t stream_of(DeviceStream stream) { return static_cast<cudaStream_t>(s
 cudaEvent_t event_of(DeviceMark mark) { return static_cast<cudaEvent_t>(mark); }
 
 const char* cuda_error_text(int result) { return cudaGetErrorString(static_cast<cudaError_t>(result)); }
+int get_device(int* device) { return cudaGetDevice(device); }
+int set_device(int device) { return cudaSetDevice(device); }
 int allocate(void** made, std::size_t size_bytes) { return cudaMalloc(made, size_bytes); }
 int free_memory(void* memory) { return cudaFree(memory); }
 
@@ -71,6 +73,8 @@ extern "C" int argosy_nccl_table(NcclTable* table, char* problem, std::size_t ca
                         take("ncclReduce", table->reduce) && take("ncclReduceScatter", table->reduce_scatter) &&
                         take("ncclAllGather", table->all_gather);
   table->cuda_error_text = cuda_error_text;
+  table->get_device = get_device;
+  table->set_device = set_device;
   table->allocate = allocate;
   table->free = free_memory;
   table->stream_create = stream_create;

@@ -278,6 +278,7 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
       attend_once<T>(io, shape, row, head, 0, memory, memory + padded(shape.keys));
     return;
   }
+  [[maybe_unused]] const TilesReleased at_end;
   const Range all = from_even(seen_by_block(shape, row, first_query, end_query - first_query));
   const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size);
   float* memory = scratch((3 * used + 1) * width + depth * keys + query_block * (2 * width + 2 * keys));
@@ -320,6 +321,7 @@ template <class T>
 void attention_backward(const AttentionBackward& io, const AttentionShape& shape, const AttentionBackwardTask& task) {
   const auto [row, kv_head, first_query, end_query, first_key, end_key, wants_query, wants_key] = task;
   const std::int64_t size = shape.size, width = padded(size), group = shape.heads / shape.kv_heads;
+  [[maybe_unused]] const TilesReleased at_end;
   const Range all =
       from_even(clipped(seen_by_block(shape, row, first_query, end_query - first_query), {first_key, end_key}));
   const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size);

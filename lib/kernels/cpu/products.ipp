@@ -75,9 +75,21 @@ inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::in
   tiles_of(std::integral_constant<int, 1>{});
 }
 
+#if defined(__AMX_BF16__)
+#include "kernels/cpu/products_amx.ipp"
+#else
+struct TilesReleased {};
+#endif
+
 template <class T, bool adds>
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
               std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float scale = 1) {
+#if defined(__AMX_BF16__)
+  if constexpr (together<T> == 2) {
+    multiply_by_tiles<adds>(rows, columns, depth, a, ai, ak, b, ldb, c, ldc, scale);
+    return;
+  }
+#endif
   const auto panel_of = [&](auto vectors, std::int64_t j) {
     panel<T, vectors, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
   };

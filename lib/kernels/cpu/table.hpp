@@ -168,7 +168,8 @@ struct Table {
   }
 };
 
-/// The best table this processor runs; ARGOSY_CPU_KERNELS=baseline|avx2|avx512|avx512_bf16 forces a lesser one.
+/// The best table this processor runs; ARGOSY_CPU_KERNELS=baseline|avx2|avx512|avx512_bf16|avx512_amx forces a lesser
+/// one.
 [[nodiscard]] const Table& table();
 /// All tables this processor runs, for tests.
 [[nodiscard]] const Table* table_named(const char* name);

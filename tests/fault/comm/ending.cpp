@@ -1,5 +1,8 @@
-// usage: argosy_ending HOW [OPERATION]   a tool that does OPERATION twice; HOW says how it ends, or one rank between
-// the two. Two ranks make a node.
+// usage: argosy_ending HOW [OPERATION [WAIT]]   a tool that does OPERATION twice; HOW says how it ends, or one rank
+// between the two. Two ranks make a node. With WAIT, NCCL's stand-in does the operation, late, and communicators wait
+// for peers in their end; a rank waits on the host ("host"), or in CUDA, from which an abort frees it ("cuda") or does
+// not
+// ("stuck").
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -7,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,27 +18,39 @@
 #include <thread>
 
 #include "comm/collectives.hpp"
+#include "comm/nccl_collectives.hpp"
 #include "comm/run_main.hpp"
+#include "mpi/comm/stand_in_nccl.hpp"
 
 namespace {
 
 using argosy::Error, argosy::Exit, argosy::Fault;
 using argosy::comm::Context, argosy::comm::Event, argosy::comm::Levels, argosy::comm::Topology;
+using argosy::comm::test::StandInNccl;
 
 Error wrong_data() { return Error{Fault::data, {.wanted = "text", .got = "noise", .where = "a.en", .remedy = "look"}}; }
 
 /// One collective operation of each kind, on buffers of some megabytes.
 class Operation {
  public:
-  Operation(const Context& context, std::string name)
+  Operation(const Context& context, std::string name, const std::string& wait)
       : context_(context),
         name_(std::move(name)),
         topology_(Topology::discover(context.world, "node " + std::to_string(context.world.rank() / 2))),
-        collectives_(argosy::comm::make_mpi_collectives(topology_)),
+        in_cuda_(wait == "cuda" || wait == "stuck"),
+        nccl_(wait.empty() ? nullptr : std::make_unique<StandInNccl>(topology_.canonical_comm(), late)),
+        collectives_(make()),
         space_({{"w", {1000000}}}, topology_.layout()),
         flat_(static_cast<std::size_t>(space_.padded_size()), 1.0F),
         shard_(static_cast<std::size_t>(space_.owned_size(topology_.canonical_rank()))),
-        slots_(shard_.size() * static_cast<std::size_t>(topology_.layout().nodes())) {}
+        slots_(shard_.size() * static_cast<std::size_t>(topology_.layout().nodes())) {
+    if (nccl_) nccl_->abort_hangs = wait == "stuck";
+  }
+  ~Operation() {
+    if (std::uncaught_exceptions() > 0) static_cast<void>(nccl_.release());  // a GPU outlives what has failed on it
+  }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
 
   void run() {
     collectives_->set_step(7);
@@ -49,10 +65,26 @@ class Operation {
     if (name_ == "all_gather") done = collectives_->all_gather(space_, view(flat_), {});
     if (name_ == "gather_across_nodes") done = collectives_->all_gather(space_, view(slots_), {}, Levels::outer);
     if (name_ != "barrier" && name_ != "agree") collectives_->set_step(8);  // names operations asked for from here on
+    if (in_cuda_) nccl_->synchronize();
     done.wait();
   }
+  /// Does another operation than the other ranks.
+  void stray() {
+    name_ = name_.starts_with("reduce") ? "all_gather" : "reduce_scatter";
+    run();
+  }
+  [[nodiscard]] bool is_on_gpu() const { return nccl_ != nullptr; }
+  /// GPUs on which this process has a context.
+  [[nodiscard]] std::int64_t contexts() const { return nccl_ ? std::ssize(nccl_->contexts()) : 0; }
 
  private:
+  static constexpr std::chrono::milliseconds late{20};
+
+  [[nodiscard]] std::unique_ptr<argosy::comm::Collectives> make() const {
+    if (!nccl_) return argosy::comm::make_mpi_collectives(topology_);
+    nccl_->table().set_device(context_.world.rank() + 1);
+    return make_nccl_collectives(topology_, {}, nccl_->table());
+  }
   static argosy::comm::BufferView view(std::vector<float>& values) {
     return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), argosy::DType::f32};
   }
@@ -63,6 +95,8 @@ class Operation {
   const Context& context_;
   std::string name_;
   Topology topology_;
+  bool in_cuda_;
+  std::unique_ptr<StandInNccl> nccl_;
   std::unique_ptr<argosy::comm::Collectives> collectives_;
   argosy::partition::FlatSpace space_;
   std::vector<float> flat_, shard_, slots_;
@@ -108,16 +142,26 @@ void stand_still(bool last) {
 }
 
 /// Ends of the last rank alone, seen by the others in their next operation.
-void end_alone(const Context& context, const std::string& how) {
+void end_alone(const Context& context, const std::string& how, Operation& operation) {
   if (how == "throws") throw wrong_data();
-  if (how == "strays") context.world.barrier("elsewhere");
+  if (how == "strays") operation.is_on_gpu() ? operation.stray() : context.world.barrier("elsewhere");
   if (how == "stalls") std::raise(SIGSTOP);
   if (how == "is_killed") std::raise(SIGKILL);
   if (how == "exits") _exit(0);
   if (how == "aborts") std::abort();
 }
 
-Exit end(const Context& context, const std::string& how, const std::string& operation_name) {
+void run_twice(const Context& context, const std::string& how, Operation& operation) {
+  const bool last = context.world.rank() == context.world.size() - 1;
+  operation.run();
+  context.world.configure({.timeout_s = operation.is_on_gpu() ? 20.0 : 2.0});  // all ranks are here now
+  if (how == "is_aborted_waiting") abort_while_waiting(last);
+  if (how == "stands_still") stand_still(last);
+  if (last) end_alone(context, how, operation);
+  operation.run();
+}
+
+Exit end(const Context& context, const std::string& how, const std::string& operation_name, const std::string& wait) {
   const bool last = context.world.rank() == context.world.size() - 1;
   argosy::comm::set_exit_step(12);
   end_everywhere(context, how);
@@ -136,14 +180,13 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
     if (last) std::raise(SIGTERM);
     if (argosy::comm::any_of(context.world, context.stop.received().has_value())) return Exit::stopped;
   }
-  Operation operation(context, operation_name);
-  operation.run();
-  context.world.configure({.timeout_s = 2});  // all ranks are here now
-  if (how == "is_aborted_waiting") abort_while_waiting(last);
-  if (how == "stands_still") stand_still(last);
-  if (last) end_alone(context, how);
-  operation.run();
-  context.print_result("argosy_ending", {{"ranks", context.world.size()}});
+  if (!wait.empty()) {  // its watch takes the deadline when it is made
+    context.world.barrier("start");
+    context.world.configure({.timeout_s = 3});
+  }
+  Operation operation(context, operation_name, wait);
+  ends_in_time(context, [&] { run_twice(context, how, operation); });
+  context.print_result("argosy_ending", {{"ranks", context.world.size()}, {"contexts", operation.contexts()}});
   return Exit::ok;
 }
 
@@ -151,6 +194,7 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
 
 int main(int argc, char** argv) {
   return argosy::comm::run_main(argc, argv, [&](Context& context) {
-    return end(context, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "nothing");
+    const auto word = [&](int i) { return argc > i ? argv[i] : ""; };
+    return end(context, word(1), word(2), word(3));
   });
 }

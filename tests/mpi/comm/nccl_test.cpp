@@ -95,6 +95,16 @@ TEST_P(Nccl, ExactSumsHaveTheBitsOfTheMpiBackendAndTheBytesOfTheFormula) {
   EXPECT_EQ(asked(), (Traffic::Bytes{3 * c_.bytes_sent().inner, 3 * c_.bytes_sent().outer}));
 }
 
+TEST_P(Nccl, ExactSumsOfALateDeviceHaveTheSameBits) {
+  StandInNccl late{c_.topology.canonical_comm(), std::chrono::milliseconds(1)};
+  const auto collectives = make_nccl_collectives(c_.topology, c_.options(), late.table());
+  const std::vector<float> sum = c_.exact_sum();
+  const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+  EXPECT_FALSE(reduced.done());
+  reduced.wait();
+  EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Nccl, test::every_hierarchy_with({Wire::fp32, Wire::bf16_flat, Wire::bf16_both}),
                          test::text_of);
 
@@ -150,6 +160,7 @@ class NcclCalls : public testing::Test {
   StandInNccl nccl_{c_.topology.canonical_comm()};
   const DeviceStream computing_ = reinterpret_cast<DeviceStream>(std::intptr_t{99});
 
+  void TearDown() override { world().impl().session.device_is_held = false; }
   [[nodiscard]] std::unique_ptr<Collectives> make(double timeout_s = 60) const {
     Session& session = world().impl().session;
     const double before_s = session.timeout_s;
@@ -165,14 +176,16 @@ class NcclCalls : public testing::Test {
     EXPECT_EQ(exit_code(error.fault()), Exit::comm);
     return error.what();
   }
-  /// That every operation fails, the same way.
-  void expect_all_fail(Collectives& collectives, const std::string& sentence) {
+  /// That every operation fails, the same way, and that the end leaves NCCL alone.
+  void expect_all_fail(std::unique_ptr<Collectives> made, const std::string& sentence) {
+    Collectives& collectives = *made;
     std::array values{1.0};
     EXPECT_EQ(error_of([&] { collectives.all_reduce(std::span<double>{values}); }), sentence);
     EXPECT_EQ(error_of([&] { (void)collectives.all_gather(c_.space, c_.flat_view(), {}); }), sentence);
     const auto reduce = [&] { (void)collectives.reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {}); };
     EXPECT_EQ(error_of(reduce), sentence);
-    EXPECT_GE(nccl_.aborted, 3);
+    made.reset();
+    EXPECT_EQ(nccl_.aborted, 0);
     EXPECT_EQ(nccl_.destroyed, 0);
   }
 };
@@ -214,8 +227,8 @@ TEST_F(NcclCalls, AnEventOfTheHostHoldsTheHost) {
   EXPECT_EQ(nccl_.calls.front().what, "mark");
 }
 
-TEST_F(NcclCalls, AnErrorThatNcclReportsAbortsAndIsNamedEverywhere) {
-  const auto collectives = make();
+TEST_F(NcclCalls, AnErrorThatNcclReportsIsNamedEverywhere) {
+  auto collectives = make();
   nccl_.hangs = true;
   const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
   EXPECT_FALSE(reduced.done());
@@ -224,11 +237,11 @@ TEST_F(NcclCalls, AnErrorThatNcclReportsAbortsAndIsNamedEverywhere) {
   EXPECT_THAT(sentence,
               AllOf(HasSubstr(fmt::format("reduce_scatter of {} bytes did not succeed", c_.flat_view().size_bytes())),
                     HasSubstr("remote process exited"), HasSubstr("step 17")));
-  expect_all_fail(*collectives, sentence);
+  expect_all_fail(std::move(collectives), sentence);
 }
 
-TEST_F(NcclCalls, AnOperationPastTheDeadlineAbortsAndIsNamedEverywhere) {
-  const auto collectives = make(0.2);
+TEST_F(NcclCalls, AnOperationPastTheDeadlineIsNamedEverywhere) {
+  auto collectives = make(0.2);
   nccl_.hangs = true;
   const Event gathered = collectives->all_gather(c_.space, c_.flat_view(), {}, Levels::inner);
   if (c_.topology.node_comm().size() == 1) return;  // nothing to wait for
@@ -237,7 +250,7 @@ TEST_F(NcclCalls, AnOperationPastTheDeadlineAbortsAndIsNamedEverywhere) {
                                                     c_.flat_view().size_bytes())),
                               HasSubstr("step 17")));
   EXPECT_TRUE(gathered.done());
-  expect_all_fail(*collectives, sentence);
+  expect_all_fail(std::move(collectives), sentence);
 }
 
 TEST_F(NcclCalls, ADeviceThatHasFailedIsNamedByWhoWaitsForIt) {
@@ -250,13 +263,73 @@ TEST_F(NcclCalls, ADeviceThatHasFailedIsNamedByWhoWaitsForIt) {
   EXPECT_THAT(error_of([&] { reduced.wait(); }), HasSubstr("an illegal memory access"));
 }
 
+TEST_F(NcclCalls, ARankThatTheDeviceHoldsIsFreedByAnAbort) {
+  const auto collectives = make(0.2);
+  nccl_.hangs = true;
+  (void)collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+  const auto start = std::chrono::steady_clock::now();
+  while (nccl_.aborted < nccl_.made()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));  // it may end by itself before that
+}
+
+TEST_F(NcclCalls, AnAbortThatHangsKeepsNeitherTheOthersNorTheRank) {
+  auto collectives = make(0.2);
+  nccl_.hangs = nccl_.world_abort_hangs = true;
+  (void)collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+  while (nccl_.aborted < nccl_.made() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto start = std::chrono::steady_clock::now();
+  collectives.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  EXPECT_EQ(nccl_.aborted, nccl_.made() - 1);
+  nccl_.world_abort_hangs = false;
+  while (nccl_.aborted < nccl_.made()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+TEST_F(NcclCalls, ARankThatFailsLeavesNcclAndItsMemoryAsTheyAre) {
+  EXPECT_THROW(
+      {
+        const auto collectives = make();
+        (void)collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+        nccl_.hangs = true;
+        throw std::runtime_error("of a rank alone");
+      },
+      std::runtime_error);
+  EXPECT_EQ(nccl_.aborted + nccl_.destroyed, 0);
+  EXPECT_EQ(nccl_.allocated_bytes > 0, world().size() > 1);
+  EXPECT_TRUE(world().impl().session.device_is_held);
+}
+
 TEST_F(NcclCalls, TheirEndAbortsWhatHangs) {
   auto collectives = make();
   nccl_.hangs = true;
   const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
   collectives.reset();
-  EXPECT_GE(nccl_.aborted, 3);
+  EXPECT_EQ(nccl_.aborted, nccl_.made());
   (void)error_of([&] { reduced.wait(); });
+}
+
+TEST(NcclLate, CommunicatorsEndTogetherAndEveryThreadUsesTheGpuOfTheRank) {
+  Case c{Hierarchy::uneven, Wire::bf16_both, 30011};
+  StandInNccl nccl{c.topology.canonical_comm(), std::chrono::milliseconds(5)};
+  int before = 0;
+  nccl.table().get_device(&before);
+  nccl.table().set_device(world().rank() + 3);
+  auto collectives = make_nccl_collectives(c.topology, c.options(), nccl.table());
+  Event done;
+  for (const bool continues : {false, true})
+    done = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), done, {.continues = continues});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the watch looks at it
+  done.wait();
+  std::vector<float> sum = c.exact_sum();
+  for (float& value : sum) value *= 2;
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(sum));
+  const auto start = std::chrono::steady_clock::now();
+  collectives.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_EQ(nccl.destroyed, nccl.made());
+  EXPECT_EQ(nccl.allocated_bytes, 0);
+  EXPECT_EQ(nccl.contexts(), std::set<int>{world().rank() + 3});
+  nccl.table().set_device(before);
 }
 
 TEST_F(NcclCalls, TheVersionIsReadAsPeopleWriteIt) { EXPECT_EQ(nccl_version(nccl_.table()), "2.28.9"); }

@@ -1,4 +1,5 @@
-// On a machine with a GPU: the NCCL backend gives the bits of the MPI backend. Two ranks share the GPU where NCCL can.
+// On a machine with GPUs: the NCCL backend gives the bits of the MPI backend. Each rank has a GPU of its own where
+// there are enough; else ranks share GPUs where NCCL can.
 #include <ATen/ATen.h>
 
 #include <cstdlib>
@@ -22,11 +23,12 @@ class NcclOnGpu : public testing::TestWithParam<Wire> {
   void SetUp() override {
     if (any_of(world(), kernels::gpu_count() == 0)) GTEST_SKIP() << "no GPU";
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-    kernels::open_cuda_plugin();
+    kernels::open_cuda_plugin(world().rank() % kernels::gpu_count());
     int version = 0;
     nccl_table().get_version(&version);
     std::cout << "NCCL " << nccl_version(nccl_table()) << '\n';
-    if (world().size() > 1 && version < shares_a_gpu) GTEST_SKIP() << "ranks of this NCCL cannot share a GPU";
+    if (world().size() > kernels::gpu_count() && version < shares_a_gpu)
+      GTEST_SKIP() << "ranks of this NCCL cannot share a GPU";
   }
   /// Host memory as a tensor on the GPU.
   static at::Tensor to_gpu(std::vector<std::byte>& bytes) {

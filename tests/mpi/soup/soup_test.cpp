@@ -25,7 +25,7 @@ std::size_t ranks() { return static_cast<std::size_t>(test::world().size()); }
 
 checkpoint::Sections sections_at(int step) {
   checkpoint::Sections sections = test::toy_sections(3.0 - step / 100.0);
-  sections.optimizer = {{"step", step - 1}};
+  sections.optimizer = {{"step", step - 1}, {"component_steps", {{"encoder.en", step - 5}}}};
   sections.counters = {{"tgt_tokens", step * 100}};
   return sections;
 }
@@ -196,6 +196,11 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
     EXPECT_EQ(reader.sections().optimizer.at("step"), moments == Moments::zero    ? 0
                                                       : moments == Moments::first ? 9
                                                                                   : 29);
+    const boost::json::value* const of_components = reader.sections().optimizer.if_contains("component_steps");
+    EXPECT_EQ(of_components == nullptr, moments == Moments::zero);
+    if (of_components != nullptr) {
+      EXPECT_EQ(of_components->at("encoder.en"), moments == Moments::first ? 5 : 25);
+    }
     EXPECT_EQ(reader.sections().counters.at("tgt_tokens"), 3000) << "the newest one's";
     EXPECT_EQ(reader.sections().history.back().at("change"), "weights: the mean of 3 checkpoints");
     test::Toy got = test::own_toy(context, test::large_units()).fill_all(9);

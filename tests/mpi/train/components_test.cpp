@@ -17,6 +17,7 @@ spec::ModelSpec model_of(std::size_t language, bool tied) {
   config.tie_embeddings = tied;
   spec::ModelSpec spec(spec::resolve(config, 23));
   const auto is_encoder = [](const spec::Visit& visit) { return visit.kind == spec::VisitKind::encoder_block; };
+  spec.components = {{"all", {}}, {"encoder.first", {}}, {"encoder.second", {}}};
   const std::size_t shared = spec.units.size();
   for (const spec::Visit& visit : spec.visits) {
     if (!is_encoder(visit)) continue;
@@ -30,6 +31,7 @@ spec::ModelSpec model_of(std::size_t language, bool tied) {
   for (spec::Visit& visit : spec.visits)
     if (is_encoder(visit)) visit.units.front() = shared + static_cast<std::size_t>(visit.layer);
   std::erase_if(spec.visits, [&](const spec::Visit& visit) { return is_encoder(visit) && visit.layer == 0; });
+  spec.routes.front().resize(spec.visits.size());
   return spec;
 }
 

@@ -1,6 +1,6 @@
 #include <ATen/ops/linalg_svdvals.h>
 
-#include "mpi/train/rank.hpp"
+#include "mpi/train/made_gradients.hpp"
 
 /// Optimizers through buffers, steps and checkpoints: Adafactor, whose state is not by element; AdamW,
 /// whose state may be in other types for some parameters; Muon, which updates matrices as a whole, on ranks that
@@ -43,6 +43,11 @@ Training with(optim::OptimizerType type) {
 Training with(optim::StateType state) {
   Training training;
   training.optimizer.state = state;
+  return training;
+}
+Training muon_in_bf16() {
+  Training training = with(optim::OptimizerType::muon);
+  training.type = at::kBFloat16;
   return training;
 }
 Training clipping() {
@@ -243,7 +248,7 @@ TEST_P(OptimizersOnRanks, ClippedUpdatesTrainAsOnOneRank) {
 TEST_P(OptimizersOnRanks, EveryOptimizerHasTheSameBitsAtEveryStage) {
   for (const Training& each :
        {with(optim::OptimizerType::adafactor), with(optim::OptimizerType::muon), clipping(),
-        with(optim::StateType::bf16), with(optim::StateType::int8), with(optim::StateType::int4)}) {
+        with(optim::StateType::bf16), with(optim::StateType::int8), with(optim::StateType::int4), muon_in_bf16()}) {
     const auto trained_at = [&](plan::Scheme scheme) {
       Training training = each;
       training.scheme = scheme;
@@ -295,6 +300,33 @@ TEST_P(OptimizersOnRanks, MuonTrainsAsOnOneRank) {
       const std::vector<double> one = alone.weights(), many = shared.weights();
       EXPECT_LT(largest_change(one, many), (type == at::kFloat ? 0.02 : 0.5) * largest_change(initial, one));
     }
+  }
+}
+
+/// Of the same gradients.
+TEST_P(OptimizersOnRanks, MuonInBf16HasTheSameBitsOnAnyRanksAndStepsNearThoseOfFp32) {
+  const auto stepped = [](Rank& rank, int canonical_rank) {
+    const std::vector<MadeMatrix> matrices = matrices_of(rank);
+    int step = 0;
+    rank.before_update = [&] { set_gradients(rank, matrices, canonical_rank, step); };
+    for (step = 1; step <= 20; ++step) (void)rank.step({copy_batch(small_shape(), 1, 2)}, 1e-3);
+    rank.before_update = {};
+    return rank.weights();
+  };
+  Training training = with(optim::OptimizerType::muon);
+  training.optimizer.max_grad_norm = 0;
+  Rank wide{shape_, training};
+  const std::vector<double> initial = wide.weights(), in_fp32 = stepped(wide, 0);
+  training.type = at::kBFloat16;
+  Rank alone{shape_, training};
+  const std::vector<double> expected = stepped(alone, 0);
+  const double away = distance(expected, in_fp32) / distance(initial, in_fp32);
+  EXPECT_LT(away, bf16_bound);
+  EXPECT_GT(away, 1e-4) << "the products are in fp32";
+  for (const plan::Scheme scheme : all_schemes) {
+    training.scheme = scheme;
+    Rank shared = rank_of(shape_, training);
+    EXPECT_EQ(stepped(shared, me()), expected) << static_cast<int>(scheme);
   }
 }
 

@@ -118,6 +118,7 @@ struct Training {
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
   model::LossOptions loss{.label_smoothing = 0.1};
+  bool normalise_by_component = false;
 };
 
 inline std::string text_of(const Training& training) {
@@ -156,7 +157,7 @@ class Rank {
       : training_(training),
         layout_(layout),
         canonical_rank_(canonical_rank),
-        groups_(groups_of({layout_, canonical_rank, collectives}, parts)),
+        groups_(groups_of({layout_, canonical_rank, collectives}, parts, spec.components.size())),
         plan_shape_(shape_of(spec, layout, training)),
         model_(spec, layouts()),
         buffers_(model_, ranks(),
@@ -174,12 +175,15 @@ class Rank {
     use_shared_bias(model_);
   }
 
-  [[nodiscard]] plan::StepPlan plan(int micro_batches) const {
-    return plan::plan_step(plan_shape_, {.scheme = training_.scheme,
-                                         .order = training_.order,
-                                         .reduce_every = training_.reduce_every,
-                                         .micro_batches = micro_batches,
-                                         .idle = idle});
+  /// routes: of the micro-batches of all ranks (data::StepBatches::routes); empty: there is one.
+  [[nodiscard]] plan::StepPlan plan(int micro_batches, const std::vector<int>& routes = {}) const {
+    plan::PlanChoices choices{.scheme = training_.scheme,
+                              .order = training_.order,
+                              .reduce_every = training_.reduce_every,
+                              .micro_batches = micro_batches,
+                              .idle = idle};
+    if (!routes.empty()) choices.slots = plan::slots_of(routes, canonical_rank_, layout_.world());
+    return plan::plan_step(plan_shape_, choices);
   }
 
   std::function<void()> before_update;  // of the steps
@@ -190,17 +194,22 @@ class Rank {
     const int world = layout_.world(), accumulation = (static_cast<int>(micro_batches.size()) + world - 1) / world;
     data::StepBatches batches;
     batches.batches.resize(static_cast<std::size_t>(accumulation));
+    const bool has_routes = model_.spec().routes.size() > 1;
     for (std::size_t j = 0; j < micro_batches.size(); ++j) {
+      if (has_routes)
+        batches.routes.push_back(micro_batches[j].empty() ? -1 : static_cast<int>(micro_batches[j].route));
       batches.totals.tgt_tokens += micro_batches[j].tgt_tokens;
       if (static_cast<int>(j) % world == canonical_rank_)
         batches.batches[j / static_cast<std::size_t>(world)] = micro_batches[j];
     }
     ++steps_;
-    const train::StepResult result = runner_.run(plan(accumulation), batches,
+    if (has_routes) idle = model_.spec().idle_components(batches.routes);
+    const train::StepResult result = runner_.run(plan(accumulation, batches.routes), batches,
                                                  {.step = steps_,
                                                   .updates = updates_of_next(),
                                                   .lr = lr,
                                                   .seed = 9,
+                                                  .normalise_by_component = training_.normalise_by_component,
                                                   .loss = training_.loss,
                                                   .recompute = training_.recompute,
                                                   .before_update = before_update});
@@ -271,9 +280,10 @@ class Rank {
     return plan::plan_shape(spec, layout, optim::whole_units(training.optimizer, spec));
   }
   using Groups = std::vector<std::optional<comm::Group>>;
-  static Groups groups_of(const comm::Group& all, const Groups& parts) {
+  static Groups groups_of(const comm::Group& all, const Groups& parts, std::size_t components) {
     Groups groups{all};
     for (const auto& part : parts) groups.push_back(part);
+    while (groups.size() < components) groups.push_back(all);
     return groups;
   }
   [[nodiscard]] std::vector<partition::Layout> layouts() const {
@@ -332,6 +342,12 @@ class Rank {
   std::int64_t steps_ = 0;
   std::vector<std::int64_t> updates_;  // by component
 };
+
+inline double norm_of(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
 
 /// |a - b| / |b|, of all elements.
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {

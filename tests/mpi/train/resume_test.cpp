@@ -243,9 +243,9 @@ void set_zero(std::span<float> tensor) { std::fill(tensor.begin(), tensor.end(),
 TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   // A member more is a case more below; threads and instructions have tests of their own.
   const train::RunState state;
-  [[maybe_unused]] const auto& [step, updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens, n_clips, guard,
-                                best_loss, best_step, owes_validation, metrics, threads, instructions, judged, window,
-                                history] = state;
+  [[maybe_unused]] const auto& [step, updates, component_updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens,
+                                n_clips, guard, best_loss, best_step, owes_validation, metrics, threads, instructions,
+                                judged, window, history] = state;
   [[maybe_unused]] const auto& [mean_norm, taken, skipped, in_a_row] = guard;
 
   (void)train_run(config("run"), stop_behind(2, 0));
@@ -253,6 +253,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   // Values that the next three steps neither overwrite nor arrive at by themselves.
   const Change mark = [](checkpoint::Sections& s, Units) {
     s.optimizer["step"] = 40;
+    s.optimizer["component_steps"] = {{"decoder.fr", 30}};
     s.data["epoch"] = 1;
     s.data["pool_step"] = 1;
     s.data["pool_begin"] = {{"steps", 70}, {"tgt_tokens", 900}, {"drawn", {11}}, {"owed", {0.25}}};
@@ -285,6 +286,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   using checkpoint::Sections;
   std::vector<std::pair<std::string, Change>> dropped{
       {"updates", without(&Sections::optimizer, "step")},
+      {"updates of components", [](Sections& s, Units) { s.optimizer.erase("component_steps"); }},
       {"epoch", without(&Sections::data, "epoch")},
       {"step in the pool", without(&Sections::data, "pool_step")},
       {"steps before the pool", [](Sections& s, Units) { s.data["pool_begin"].as_object()["steps"] = 0; }},

@@ -29,10 +29,6 @@ class PlantedNan final : public RecordingCollectives {
   std::int64_t first_, last_;
 };
 
-double norm_of(const std::vector<double>& a) {
-  return std::sqrt(std::inner_product(a.begin(), a.end(), a.begin(), 0.0));
-}
-
 /// Of four micro-batches of 1, 2, 5 and 10 rows: no mean of means is the mean.
 Rows growing_rows(const spec::Architecture& shape, std::uint64_t j, std::uint64_t first_stream) {
   return copy_rows(shape, first_stream + j, 1 + static_cast<std::int64_t>(j * j));

@@ -11,7 +11,7 @@ using plan::RunConfig;
 using testing::HasSubstr;
 using train::TrainOptions, train::TrainReport;
 
-class Training : public testing::TestWithParam<plan::PrecisionMode> {
+class WholeTraining : public testing::TestWithParam<plan::PrecisionMode> {
  protected:
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
@@ -22,7 +22,7 @@ class Training : public testing::TestWithParam<plan::PrecisionMode> {
   SharedFolder folder_;
 };
 
-TEST_P(Training, TwiceFromTheSameSeedGivesTheSameBitsAndAnotherSeedOthers) {
+TEST_P(WholeTraining, TwiceFromTheSameSeedGivesTheSameBitsAndAnotherSeedOthers) {
   const TrainReport report = train_run(config("a"));
   EXPECT_EQ(report.exit, Exit::ok);
   EXPECT_EQ(report.figures.at("step"), 6);
@@ -34,7 +34,7 @@ TEST_P(Training, TwiceFromTheSameSeedGivesTheSameBitsAndAnotherSeedOthers) {
   EXPECT_NE(bits_of(folder_ / "a/export/000000006"), bits_of(folder_ / "c/export/000000006"));
 }
 
-TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
+TEST_P(WholeTraining, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   (void)train_run(config("whole"));
   const RunConfig interrupted = config("parts");
   // The wish of one rank, uttered behind step s, is heard in step s + 1, which is the last.
@@ -54,7 +54,7 @@ TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   EXPECT_EQ(again.figures.at("steps"), 0) << "the run is over";
 }
 
-TEST_P(Training, ResumesToTheSameBitsWithARelativeBiasAndLearnedPositions) {
+TEST_P(WholeTraining, ResumesToTheSameBitsWithARelativeBiasAndLearnedPositions) {
   const auto with_positions = [&](const std::string& name) {
     RunConfig changed = config(name);
     changed.model.encoder.position = spec::Position::t5;
@@ -68,7 +68,7 @@ TEST_P(Training, ResumesToTheSameBitsWithARelativeBiasAndLearnedPositions) {
   EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
 
-TEST_P(Training, ResumesFromEveryIntervalAlike) {
+TEST_P(WholeTraining, ResumesFromEveryIntervalAlike) {
   RunConfig config = this->config("every");
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 2;
@@ -82,7 +82,7 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
 
-TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
+TEST_P(WholeTraining, HoldsWhatWasPlannedToTheByte) {
   for (const auto& [stage, scope] : {std::pair{1, plan::ShardingScope::world},
                                      {2, plan::ShardingScope::world},
                                      {3, plan::ShardingScope::world},
@@ -102,7 +102,7 @@ TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
   }
 }
 
-TEST_P(Training, ValidatesByTranslationsAlikeHoweverWeightsAreSharded) {
+TEST_P(WholeTraining, ValidatesByTranslationsAlikeHoweverWeightsAreSharded) {
   using plan::Metric, plan::ShardingScope;
   const auto run = [&](int stage, ShardingScope scope, Hierarchy hierarchy) {
     const std::string name = fmt::format("{} stage {} {}", name_of(hierarchy), stage, static_cast<int>(scope));
@@ -138,7 +138,7 @@ TEST_P(Training, ValidatesByTranslationsAlikeHoweverWeightsAreSharded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Training,
+INSTANTIATE_TEST_SUITE_P(All, WholeTraining,
                          testing::Values(plan::PrecisionMode::fp32, plan::PrecisionMode::bf16,
                                          plan::PrecisionMode::bf16_pure),
                          [](const auto& each) -> std::string {

@@ -209,6 +209,12 @@ PY
   [ "$(stat -c %Y%i figures/cmudict/10s/argosy/result.json)" = "$before" ]
 }
 
+@test "quality gives the peer the recipe of the configuration" {
+  recipe=$("$ARGOSY_BUILD_DIR/apps/train" "$bench/../../configs/kjv.json" --print-config)
+  words=$(of quality "(task := Task.__new__(Task), vars(task).update(recipe=json.loads('''$recipe'''), languages=['en']), *task.same(10))[2:]")
+  [[ $words == *"'--length', 512, '--rows', 8, '--dropout', 0.1, '--optimizer', 'muon', '--ema', 0.999"* ]]
+}
+
 @test "micro_step multiplies every matrix of the configured model, and refuses what does not fit it" {
   cd "$BATS_TEST_TMPDIR"
   of train "workload.Argosy($marian, Path('$ARGOSY_BUILD_DIR'), Path('small'), with_data=False)" >/dev/null
@@ -249,4 +255,20 @@ assert all(found[name] > 0 for name in ("training", "prepared", "online", "onlin
   [ "$(of train 'turns.speed([[10, 20, 30], [20, 20, 20], [50, 40, 30]], 100)')" = "{'ms': 20, 'median': 5000.0, 'low': 2500.0, 'high': 5000.0}" ]
   [ "$(of train 'largest_difference([2.0, 1.0], [2.0, 1.25])')" = 0.2 ]
   [ "$(of train 'largest_difference([2.0, float("nan")], [2.0, 1.0]), largest_difference([1.0], [1.0, 1.0])')" = "(inf, inf)" ]
+}
+
+@test "batching reads from token shards the lengths whose sums their header has" {
+  load ../verses.sh
+  cd "$BATS_TEST_TMPDIR"
+  first_verses 300 verses
+  cat >mt.json <<'JSON'
+{"run_dir": "run",
+ "data": {"tokenizer": "run/spm.model", "shards": "run/shards", "tokenizer_training": {"vocab_size": 400},
+          "corpora": [{"name": "verses", "languages": ["en", "es"], "source": "verses.en", "target": "verses.es"}]}}
+JSON
+  "${ARGOSY_BUILD_DIR:?}/apps/preprocess" mt.json
+  file=$(echo run/shards/*.tokens)
+  sums=$(of batching "tuple(map(sum, zip(*lengths_of(Path('$file')))))")
+  [ "$sums" = "$(python3 -c 'import struct, sys; print(struct.unpack_from("<QQ", open(sys.argv[1], "rb").read(120), 104))' "$file")" ]
+  "$bench/batching" --build "$ARGOSY_BUILD_DIR" --shards run/shards --json | python3 -c 'import json, sys; assert json.load(sys.stdin)["run/shards"]["pairs"] == 300'
 }

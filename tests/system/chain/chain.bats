@@ -238,7 +238,7 @@ CASES
 @test "each search option changes what it names" {
   head -10 runs/tiny/text/test.en >ten.en
   on 1 apps/translate runs/tiny/soup --scores <ten.en >plain
-  for option in "--beam 1" "--length-penalty 0" "--patience 3" "--max-length 5" "--max-length-factor 0.1" "--min-length 60" \
+  for option in "--beam 1" "--length-penalty 0" "--patience 0.25" "--max-length 5" "--max-length-factor 0.1" "--min-length 60" \
     "--length-penalty-type wu" "--word-penalty -1" "--no-repeat-ngram 1" "--repetition-penalty 2" "--sample" "--stop e" \
     "--source-prefix ▁" "--target-prefix ▁"; do
     # shellcheck disable=SC2086 # an option and its value
@@ -257,6 +257,14 @@ CASES
   on 2 apps/export "$model" --format ct2 --out judged_lm
   cut -d' ' -f1-6 runs/tiny/text/test.en | head -40 >prompts
   judge ctranslate2 apps/translate "$model" judged_lm prompts
+}
+
+@test "weights are exported in the type of training, also of a soup" {
+  on 2 apps/train configs/tiny.json --set run_dir=runs/half --set precision.mode=bf16 --set schedule.length=3 --set schedule.warmup=1 --set checkpoint.interval=1
+  on 1 apps/soup runs/half/checkpoints/* --out half
+  on 1 apps/export half --format hf --out half.hf 2>said
+  grep -q "weights are written as bfloat16, in which the model was trained" said
+  grep -q '"torch_dtype":"bfloat16"' half.hf/config.json
 }
 
 @test "every quantization loads and is as large as its parameters make it" {

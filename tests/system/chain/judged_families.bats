@@ -51,3 +51,7 @@ PYTHON
 @test "tokenizers with a table of ids, OPUS-MT's and M2M-100's, give transformers' ids, translate as there, and come back byte for byte" {
   judge table "$ARGOSY_BUILD_DIR/tests/system/tokenize" apps/export apps/translate runs/tiny/text/train.en runs/tiny/text/train.es
 }
+
+@test "trimmed and extended vocabularies of tokenizer.json and of piece tables are those of Hugging Face's libraries" {
+  judge vocabulary "$ARGOSY_BUILD_DIR/tests/system/tokenize" apps/export runs/tiny/text/train.en runs/tiny/text/train.es
+}

@@ -257,3 +257,17 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   [[ $stderr != *"verses 2 source:"*"<sep>"*"verses 2 target"* ]]
   [[ $stderr == *"verses 2 source:"*" | text The next document."* ]]
 }
+
+@test "tasks are corpora in all directions, whose sources begin with the language to write" {
+  python3 - >tasks.json <<'PY'
+import json
+print(json.dumps({"run_dir": "run", "tasks": {"languages": ["en", "es"], "files": {"train": "verses.{language}"}},
+    "data": {"tokenizer": "run/spm.model", "shards": "run/shards", "tokenizer_training": {"vocab_size": 400}}}))
+PY
+  run --separate-stderr on 2 "$apps/preprocess" tasks.json
+  [ "$status" -eq 0 ]
+  [ "$(result "['corpora'][0]['name']")" = en-es ]
+  [ "$(result "['corpora'][1]['name']")" = es-en ]
+  [ "$(result "['corpora'][1]['examples']")" = 400 ]
+  [[ $stderr == *"es-en"*"pieces <2en>"* ]]
+}

@@ -360,6 +360,37 @@ def check_tokenizer(case, before, after, lines):
         sys.exit(f"{case.name}: transformers reads the tokenizer that comes back otherwise, e.g. {wrong[:1]}")
 
 
+def judge_nllb(export, translate, source, lines):
+    """NLLB's kind of folder: an M2M-100 with a tokenizer.json, in which languages are added tokens."""
+    folder, checkpoint, again = "import.nllb", "import.nllb.ckpt", "import.nllb.again"
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = tokenizers.normalizers.NFKC()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    tokenizer.train([source], tokenizers.trainers.BpeTrainer(vocab_size=PIECES, show_progress=False, special_tokens=["<s>", "<pad>", "</s>", "<unk>"]))
+    tokenizer.add_special_tokens(["eng_Latn", "spa_Latn", "<mask>"])
+    source_id, target_id = (tokenizer.token_to_id(language) for language in ("eng_Latn", "spa_Latn"))
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single="eng_Latn $A </s>", special_tokens=[("eng_Latn", source_id), ("</s>", 2)])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>").save_pretrained(folder)
+    torch.manual_seed(7)
+    model = transformers.AutoModelForSeq2SeqLM.from_config(transformers.AutoConfig.for_model("m2m_100", **(M2M | {"vocab_size": tokenizer.get_vocab_size() + 5}))).eval()
+    model.save_pretrained(folder)
+    run(export, "--from", f"hf:{folder}", "--format", "argosy", "--out", checkpoint)
+    said = run(translate, checkpoint, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--source-prefix", "eng_Latn", "--target-prefix",
+               "spa_Latn", "--omit-prefix", "--input", "import.lines")
+    for line, text in zip(lines, said.split("\n")[:-1], strict=True):
+        with torch.no_grad():
+            ids = model.generate(torch.tensor([tokenizer.encode(line).ids]), num_beams=1, do_sample=False, max_new_tokens=MAX_LENGTH, max_length=None,
+                                 forced_bos_token_id=target_id, suppress_tokens=[1])[0].tolist()
+        wanted = tokenizer.decode([i for i in ids if i < tokenizer.get_vocab_size()]).replace("\n", " ").strip()  # a translation is one line
+        if wanted != text.strip():
+            sys.exit(f"nllb, {line!r}: {text!r}, transformers' is {wanted!r}")
+    run(export, checkpoint, "--format", "hf", "--out", again)
+    check_tensors(Case("nllb", "m2m_100"), folder, again)
+    transformers.AutoTokenizer.from_pretrained(again)
+    print(f"nllb: {len(lines)} lines identical")
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
@@ -398,6 +429,7 @@ def main():
         check_tensors(case, folder, again)
         if case.marks:
             check_tokenizer(case, folder, again, lines)
+    judge_nllb(export, translate, source, lines)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,28 @@ PYTHON
   [ "$(cat written)" = "$one/report.html" ]
 }
 
+@test "validation sets of several directions are a table by source and target" {
+  python3 - "$one" <<'PYTHON'
+import json, pathlib, sys
+path = pathlib.Path(sys.argv[1]) / "metrics.jsonl"
+lines = [{"step": step, "validation": f"{a}-{b}", "figures": {"bleu": 10.0 * i + step}, "languages": [a, b]}
+         for step in (1, 2) for i, (a, b) in enumerate((("en", "fr"), ("en", "cs"), ("fr", "en")))]
+path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+PYTHON
+  "$report" "$one" --out page.html
+  [ "$(data 'run["directions"]["bleu"]' page.html)" = "{'en': {'fr': 2.0, 'cs': 12.0}, 'fr': {'en': 22.0}}" ]
+  command -v chromium || skip "no chromium"
+  chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=5000 --enable-logging=stderr --dump-dom "file://$PWD/page.html" >dom 2>log
+  run ! grep -q CONSOLE log
+  python3 - <<'PYTHON'
+import re
+table = re.search(r'<table class="directions">(.*?)</table>', open("dom", encoding="utf-8").read(), re.S)[1]
+rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", text) for text in re.findall(r"<tr>(.*?)</tr>", table, re.S)]
+assert rows[0][1:] == ["en", "fr", "cs"] and [row[0] for row in rows[1:]] == ["en", "fr"], rows
+assert rows[1][1:] == ["–", "2", "12"] and rows[2][1:] == ["22", "–", "–"], rows
+PYTHON
+}
+
 @test "what is no run, and a page that cannot be written, are one sentence" {
   run -2 "$report" none
   [ "$output" = "report: none is not a folder; give the run_dir of a training" ]

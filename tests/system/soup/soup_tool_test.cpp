@@ -241,7 +241,7 @@ TEST_F(SoupTool, RunsTheProgramThatEvaluatesOnceTheCommandLineIsRight) {
   EXPECT_THAT(output, AllOf(HasSubstr("soup_validated"), HasSubstr("runs/mt_base/train/checkpoints/*")));
   EXPECT_EQ(run(2, "--validate mt.json ckpts/checkpoints/*"), 2) << output;
   EXPECT_THAT(output,
-              HasSubstr(evaluates.string() + ", which --validate runs, cannot be started: No such file or directory"));
+              HasSubstr(evaluates.string() + ", which runs the model, cannot be started: No such file or directory"));
   Files::system().write_atomically(evaluates, std::string_view{"#!/bin/sh\necho \"evaluates: $*\"\n"});
   std::filesystem::permissions(evaluates, std::filesystem::perms::owner_all);
   run(1, "--validate mt.json --set a=1 ckpts");

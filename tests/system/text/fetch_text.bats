@@ -9,11 +9,11 @@ setup() {
   out=$BATS_TEST_TMPDIR/out
 }
 
-# Two packages of one page each, offered by an apt-get that notes its calls.
+# Three packages of one page each, offered by an apt-get that notes its calls.
 stand_in_source() {
   local bin=$BATS_TEST_TMPDIR/bin lists=$BATS_TEST_TMPDIR/source page language package
   mkdir -p "$bin" "$lists"
-  for page in en-US:en-us fr:fr; do
+  for page in en-US:en-us fr:fr de:de; do
     language=${page%:*} package=libreoffice-help-${page#*:}
     mkdir -p "$lists/$package/DEBIAN" "$lists/$package/usr/share/libreoffice/help/$language/text/swriter"
     printf 'Package: %s\nVersion: 1.2-3\nArchitecture: all\nMaintainer: test <test@example.org>\nDescription: test\n' "$package" >"$lists/$package/DEBIAN/control"
@@ -43,6 +43,39 @@ TEXT
   [ "$status" -eq 0 ]
   [ ! -e "$BATS_TEST_TMPDIR/calls" ]
   [ "$(stat -c %Y%i "$out"/*.*)" = "$before" ]
+}
+
+@test "each pair of several languages has a folder" {
+  stand_in_source
+  run "$data/fetch_text" --languages fr,en,de "$out"
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"texts for pairs of de, en, fr (libreoffice-help-de 1.2-3, "* ]]
+  [ "$(cd "$out" && echo *-*)" = "de-en de-fr en-fr" ]
+  [ "$(cat "$out"/de-fr/train.*)" = "Wort de eins zwei"$'\n'"Wort fr eins zwei" ]
+  rm "$BATS_TEST_TMPDIR/calls"
+  "$data/fetch_text" --languages de,en,fr "$out"
+  [ ! -e "$BATS_TEST_TMPDIR/calls" ]
+  echo changed >"$out/en-fr/train.fr"
+  "$data/fetch_text" --languages de,en,fr "$out"
+  [ "$(<"$out/en-fr/train.fr")" = "Wort fr eins zwei" ]
+  run "$data/fetch_text" "$out"
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"holds the text help,de,en,fr, not help"* ]]
+}
+
+@test "languages without a text are refused" {
+  for languages in en en,en en,zh-Hans; do
+    run "$data/fetch_text" --languages "$languages" "$out"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"at least two different codes"* ]]
+  done
+  run "$data/fetch_text" --text kjv --languages en,fr "$out"
+  [ "$status" -eq 2 ]
+  run "$data/fetch_text" --offline --languages en,fr "$out"
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"can only be en,es"* ]]
+  "$data/fetch_text" --offline --languages es,en "$out"
+  [ "$(wc -l <"$out/en-es/train.es")" -eq 1966 ]
 }
 
 @test "what an interrupted call left, or somebody changed, is made again" {

@@ -72,3 +72,19 @@ figure() { sed -n "s/^result .*\"$1\":\([0-9]*\).*/\1/p" log; }
   "$ARGOSY_BUILD_DIR/apps/soup" souped/checkpoints/000000010 souped/export/000000020 --recipe greedy --validate auto.json \
     --set 'validation.sets=[{"source": "train.en", "target": "train.es"}]' --out soup 2>log
 }
+
+@test "a frozen encoder keeps nothing, as planned" {
+  for freeze in '[]' '["encoder/*"]'; do
+    "$TRAIN" config.json --set run_dir=frozen --from-scratch --set schedule.length=4 --set schedule.warmup=2 --set "freeze=$freeze" \
+      --set model.width=128 --set model.ff=512 --set model.encoder.layers=6 --set model.tie_embeddings=false \
+      --set batch.global_size=2000 --set batch.micro_size=2000 2>>frozen.log
+  done
+  python3 -B - frozen.log <<'PY'
+import json, sys
+lines = [line for line in open(sys.argv[1]) if line.startswith("result ")]
+trained, frozen = (json.loads(line.removeprefix("result "))["memory"] for line in lines)
+assert frozen["planned_activation_bytes"] < 0.4 * trained["planned_activation_bytes"], (frozen, trained)
+for of in (trained, frozen):  # libraries bring scratch of their own
+    assert 0.9 < of["activation_bytes"] / of["planned_activation_bytes"] < 1.35, of
+PY
+}

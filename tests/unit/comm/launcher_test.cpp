@@ -19,11 +19,11 @@ Variables variables(std::map<std::string, std::string> set) {
 }
 
 /// The error's sentence, or "fine".
-std::string verdict(int world_size, std::map<std::string, std::string> set) {
+std::string verdict(int world_size, std::map<std::string, std::string> set, Fault fault = Fault::usage) {
   try {
     check_world_size(world_size, variables(std::move(set)));
   } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::usage);
+    EXPECT_EQ(error.fault(), fault);
     return error.what();
   }
   return "fine";
@@ -43,6 +43,17 @@ TEST(Launcher, AnotherWorldThanExpectedNamesBothSizesAndTheCause) {
               AllOf(HasSubstr("16 ranks"), HasSubstr("MPI started 1;"), HasSubstr("--mpi=pmi2")));
   EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "4"}}), HasSubstr("MPI started 3;"));
   EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "three"}}), HasSubstr("expected a number of ranks, got \"three\""));
+}
+
+TEST(Launcher, AWorldOnFewerNodesThanTheJobHasIsALostNode) {
+  const auto on = [](const std::string& nodes, const std::string& tasks = "6") {
+    return verdict(6, {{"ARGOSY_EXPECT_NODES", "3"}, {"SLURM_STEP_NUM_NODES", nodes}, {"SLURM_STEP_NUM_TASKS", tasks}},
+                   Fault::device);
+  };
+  EXPECT_THAT(on("2"), AllOf(HasSubstr("ranks on 2 nodes"), HasSubstr("the job has 3")));
+  EXPECT_EQ(on("3"), "fine");
+  EXPECT_EQ(on("2", "2"), "fine") << "Hydra's proxies";
+  EXPECT_EQ(verdict(6, {{"ARGOSY_EXPECT_NODES", "3"}}), "fine") << "another launcher";
 }
 
 TEST(Launcher, CopiesOfAWorldOfOneAreRefused) {

@@ -141,6 +141,13 @@ TEST_F(FilesTest, AMappingGivesItsPagesBackAndReadsThemAgain) {
   mapping.release_pages();
   EXPECT_LT(resident_pages(), before - static_cast<std::int64_t>(size / 4096 / 2));
   EXPECT_EQ(sum(), static_cast<std::ptrdiff_t>(size));
+  const std::int64_t again = resident_pages();
+  mapping.release_pages(mapping.bytes().subspan(size / 2, 10));
+  const std::int64_t given_back = again - resident_pages(), pages_around = (2 << 20) / 4096;
+  EXPECT_GE(given_back, pages_around * 9 / 10);
+  EXPECT_LE(given_back, pages_around * 11 / 10);
+  mapping.release_pages({});
+  EXPECT_EQ(sum(), static_cast<std::ptrdiff_t>(size));
   Mapping{}.release_pages();
 }
 

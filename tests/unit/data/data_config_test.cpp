@@ -52,7 +52,6 @@ TEST(DataConfig, RefusesWhatCannotWork) {
   const std::pair<const char*, std::function<void(DataConfig&)>> changes[] = {
       {"/tokenizer", [](DataConfig& d) { d.tokenizer.clear(); }},
       {"/shards", [](DataConfig& d) { d.shards.clear(); }},
-      {"/corpora", [](DataConfig& d) { d.corpora.clear(); }},
       {"/workers", [](DataConfig& d) { d.workers = 0; }},
       {"/temperature", [](DataConfig& d) { d.temperature = 0; }},
       {"a name that no other corpus has", [](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }},

@@ -180,12 +180,20 @@ TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
   }
 }
 
-TEST(LoaderOfPairs, GivesTheFilesPagesBackEvery64Steps) {
-  const Shards shards{spec::TokenLayout::marian, {100}};
-  Loader loader = shards.loader(sizes(200, 200));
-  for (int step = 0; step < 200; ++step) (void)loader.next();
-  EXPECT_GE(shards.released(), 3) << "a file each time";
-  EXPECT_LE(shards.released(), 5);
+TEST(LoaderOfPairs, GivesTheFilesPagesBackAfterEachPoolAndWhenItReadsInAnotherFile) {
+  const Shards shards{spec::TokenLayout::marian, {100, 50}};
+  auto released_since = [&shards, before = 0]() mutable {
+    return shards.released() - std::exchange(before, shards.released());
+  };
+  Example example;
+  for (const std::uint64_t place : {0, 1, 99}) shards.all().read(place, std::nullopt, example);
+  EXPECT_EQ(released_since(), 0);
+  for (const std::uint64_t place : {100, 101, 3}) shards.all().read(place, std::nullopt, example);
+  EXPECT_EQ(released_since(), 2) << "the first file, then the second";
+  (void)shards.all().lengths(120);
+  EXPECT_EQ(released_since(), 0);
+  const Loader loader = shards.loader(sizes(200, 200));
+  EXPECT_GE(released_since(), 2) << "both files";
 }
 
 TEST(LoaderOfPairs, CutsOrRefusesPairsThatExceedAMicroBatch) {

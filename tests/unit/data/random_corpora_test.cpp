@@ -39,6 +39,9 @@ class DrawnCase {
     Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
     shards_ = TokenShards::open(Files::system(), config_, tokenizer());
     draw_batch();
+    RandomStream routes(seed, 78);
+    for (std::int64_t c = 0; c < corpora && pairs_; ++c)
+      routes_.push_back(static_cast<std::uint32_t>(between(routes, 0, 3)));
   }
 
   [[nodiscard]] Loader loader(int rank, int world, int workers, const Cursor& from = {}) const {
@@ -47,7 +50,8 @@ class DrawnCase {
                   {.pool = {.seed = 5,
                             .sizes = resolve_sizes(batch_, world),
                             .batch = batch_,
-                            .temperature = config_.temperature},
+                            .temperature = config_.temperature,
+                            .routes = routes_},
                    .canonical_rank = rank,
                    .world = world,
                    .workers = workers},
@@ -56,6 +60,7 @@ class DrawnCase {
   [[nodiscard]] const BatchConfig& batch() const { return batch_; }
   [[nodiscard]] bool pairs() const { return pairs_; }
   [[nodiscard]] std::size_t corpora() const { return config_.corpora.size(); }
+  [[nodiscard]] const std::vector<std::uint32_t>& routes() const { return routes_; }
   [[nodiscard]] const TokenShards& shards() const { return shards_; }
   [[nodiscard]] std::int64_t longest() const { return longest_; }
 
@@ -119,25 +124,37 @@ class DrawnCase {
   test::TempFolder folder_;
   DataConfig config_;
   BatchConfig batch_;
+  std::vector<std::uint32_t> routes_;  // by corpus
   TokenShards shards_;
 };
 
 constexpr int steps_looked_at = 9;
 
-using MicroBatch = std::tuple<std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>,
+using MicroBatch = std::tuple<std::uint32_t, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>,
                               std::vector<std::int64_t>, std::vector<std::int64_t>>;
 MicroBatch content_of(const Batch& batch) {
-  return {batch.rows, batch.source, batch.target_input, batch.target_labels, batch.positions};
+  return {batch.route, batch.rows, batch.source, batch.target_input, batch.target_labels, batch.positions};
 }
 
-/// The micro-batches of each of the first steps, over all ranks.
-std::vector<std::multiset<MicroBatch>> steps_of(const DrawnCase& drawn, int world, int workers) {
-  std::vector<std::multiset<MicroBatch>> steps(steps_looked_at);
+struct StepOfAllRanks {
+  std::multiset<MicroBatch> micro_batches;
+  std::multiset<int> routes;  // of all its micro-batches, as each rank is told
+  bool operator==(const StepOfAllRanks&) const = default;
+};
+
+/// The first steps, over all ranks.
+std::vector<StepOfAllRanks> steps_of(const DrawnCase& drawn, int world, int workers) {
+  std::vector<StepOfAllRanks> steps(steps_looked_at);
   for (int rank = 0; rank < world; ++rank) {
     Loader loader = drawn.loader(rank, world, workers);
-    for (auto& step : steps)
-      for (const Batch& batch : loader.next().batches)
-        if (!batch.empty()) step.insert(content_of(batch));
+    for (StepOfAllRanks& step : steps) {
+      const StepBatches made = loader.next();
+      for (const Batch& batch : made.batches)
+        if (!batch.empty()) step.micro_batches.insert(content_of(batch));
+      const std::multiset<int> routes(made.routes.begin(), made.routes.end());
+      EXPECT_TRUE(rank == 0 || routes == step.routes);
+      step.routes = routes;
+    }
   }
   return steps;
 }
@@ -189,9 +206,28 @@ TEST_P(RandomCorpora, GoOnFromAnyStep) {
     const StepBatches step = drawn_.loader(0, 1, 1, steps[s - 1].next).next();
     EXPECT_EQ(step.at, steps[s].at);
     EXPECT_EQ(step.next, steps[s].next);
+    EXPECT_EQ(step.routes, steps[s].routes);
     ASSERT_EQ(step.batches.size(), steps[s].batches.size());
     for (std::size_t b = 0; b < step.batches.size(); ++b)
       EXPECT_TRUE(content_of(step.batches[b]) == content_of(steps[s].batches[b]));
+  }
+}
+
+TEST_P(RandomCorpora, HaveMicroBatchesOfOneRoute) {
+  if (!drawn_.pairs()) return;
+  Loader loader = drawn_.loader(0, 1, 1);
+  const std::vector<TokenShards::Corpus>& corpora = drawn_.shards().corpora();
+  for (int s = 0; s < steps_looked_at; ++s) {
+    const StepBatches step = loader.next();
+    for (std::size_t j = 0; j < step.batches.size(); ++j) {
+      const Batch& batch = step.batches[j];
+      EXPECT_EQ(step.routes.at(j), batch.empty() ? -1 : static_cast<int>(batch.route));
+      for (const std::uint64_t example : batch.examples)
+        for (std::size_t c = 0; c < corpora.size(); ++c)
+          if (example >= corpora[c].first && example < corpora[c].first + corpora[c].size) {
+            EXPECT_EQ(batch.route, drawn_.routes()[c]);
+          }
+    }
   }
 }
 

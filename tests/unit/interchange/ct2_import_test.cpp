@@ -231,7 +231,7 @@ TEST_F(Ct2Import, RefusesAnotherSpecificationVocabularyOrConfiguration) {
   EXPECT_THAT(refused_file("shared_vocabulary.json", "[\"</s>\""), HasSubstr("expected JSON"));
   files.remove(out / "source.spm");
   EXPECT_THAT(test::refusal(Fault::data, [&] { (void)ctranslate2_model(files, out); }),
-              HasSubstr("expected a SentencePiece model, or a tokenizer.json, got no such file"));
+              HasSubstr("expected a tokenizer.json or tokenizer.model, got neither"));
 }
 
 }  // namespace

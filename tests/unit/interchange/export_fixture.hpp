@@ -47,15 +47,16 @@ class ExportFixture : public testing::Test {
     const std::string tokenizer = tokenizer_json.empty() ? small_tokenizer(rule.layout).model_bytes() : tokenizer_json;
     const std::int64_t pieces = data::Tokenizer::load(tokenizer, rule).vocabulary().pieces;
     Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, pieces)).units)
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, pieces), sharing).units)
       units.emplace_back(unit_prefix + unit.name, unit.flat());
-    checkpoint::Sections sections = toy_sections();
-    sections.model["config"] = config::to_json(config);
-    sections.model["vocab_size"] = pieces;
+    checkpoint::Sections all = sections;
+    all.model["config"] = config::to_json(config);
+    all.model["vocab_size"] = pieces;
+    if (!spec::is_plain(config)) all.model["sharing"] = config::to_json(sharing);
     Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
-    return save_step(context, folder / "run", ++step, toy.states(), sections, {{"tokenizer.model", tokenizer}});
+    return save_step(context, folder / "run", ++step, toy.states(), all, {{"tokenizer.model", tokenizer}});
   }
   void write(const char* format, const spec::ModelConfig& config, const interchange::ExportOptions& options = {}) {
     out = folder / fmt::format("out-{}", step);
@@ -78,8 +79,10 @@ class ExportFixture : public testing::Test {
       model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
   spec::ModelConfig language, t5, m2m;
   std::int64_t step = 0;
-  std::string tokenizer_json;  // instead of a small SentencePiece model
+  checkpoint::Sections sections = toy_sections();  // of the next checkpoint, but for its model
+  std::string tokenizer_json;                      // instead of a small SentencePiece model
   std::string unit_prefix;
+  spec::Sharing sharing;  // of a model with tasks
   Path out;
   interchange::ExportReport report;
 };

@@ -130,6 +130,48 @@ TEST_F(HfImport, ASavedImportIsACheckpoint) {
               HasSubstr("--quantization"));
 }
 
+TEST_F(HfImport, TheTypeOfTrainingIsKeptAndIsTheDefault) {
+  const auto expect_type = [&](const model::StoredModel& model, Quantization wanted) {
+    for (const char* const format : {"hf", "ct2"})
+      EXPECT_EQ(default_quantization(format_named(format), model), wanted) << format;
+    for (const char* const format : {"argosy", "peft"})
+      EXPECT_EQ(default_quantization(format_named(format), model), Quantization::float32) << format;
+  };
+  const auto opened = [&](const Path& path) { return open_source(context.get(), path.string()); };
+  expect_type(opened(save(llama)), Quantization::float32);
+  sections.optimizer = {{"precision", {{"mode", "bf16_pure"}}}};  // as checkpoints said it before
+  expect_type(opened(save(llama)), Quantization::bfloat16);
+  for (const auto& [name, type] :
+       {std::pair{"f32", Quantization::float32}, {"f16", Quantization::float16}, {"bf16", Quantization::bfloat16}}) {
+    sections.model["trained_in"] = name;
+    const model::StoredModel model = opened(save(llama));
+    expect_type(model, type);
+    for (const char* const format : {"hf", "ct2", "argosy"}) {
+      const Path kept = folder / fmt::format("{}-{}", format, name);
+      const ExportOptions options{.quantization = default_quantization(format_named(format), model)};
+      (void)format_named(format).write(context.get(), model, kept, options);
+      expect_type(opened(kept), type);
+    }
+  }
+}
+
+TEST_F(HfImport, SpieceModelIsTheTokenizerOfT5Alone) {
+  const Files files = Files::system();
+  write("hf", t5);
+  const std::string tokenizer = read("tokenizer.model");
+  const auto rename = [&] {
+    for (const char* const name : {"tokenizer.json", "tokenizer.model", "source.spm", "target.spm", "vocab.json"})
+      files.remove(out / name);
+    files.write_atomically(out / "spiece.model", tokenizer);
+  };
+  rename();
+  EXPECT_EQ(hugging_face_model(files, out).tokenizer.model_bytes(), tokenizer);
+  write("hf", translation);
+  rename();
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)hugging_face_model(files, out); }),
+              HasSubstr("expected a tokenizer.json or tokenizer.model, got neither"));
+}
+
 TEST_F(HfImport, HalfPrecisionIsWidened) {
   write("hf", llama, {.quantization = Quantization::bfloat16});
   const model::StoredModel theirs = open_source(context.get(), out.string());

@@ -8,93 +8,22 @@
 #include "data/tokenizer_training.hpp"
 #include "interchange/vocabulary_change.hpp"
 #include "support/refusal.hpp"
-#include "support/tokenizer_files.hpp"
-#include "unit/interchange/export_fixture.hpp"
+#include "unit/interchange/vocabulary_fixture.hpp"
 
 namespace argosy::interchange {
 namespace {
 
 using testing::ElementsAre, testing::HasSubstr;
+using tokenizer::Pieces;
 
-const spec::Parameter& parameter_of(const spec::ModelSpec& spec, const std::string& name) {
-  for (const spec::Unit& unit : spec.units) {
-    for (const spec::Parameter& parameter : unit.parameters)
-      if (parameter.name == name) return parameter;
-  }
-  throw_error(Fault::internal, name, "a parameter", "none");
-}
-
-/// Stands in for a forward pass without LibTorch: the sum of the embeddings of what each position has read.
-std::vector<model::Outputs> add_embeddings(const spec::ModelSpec& spec, const model::WeightSource& weights,
-                                           std::span<const model::Example> examples) {
-  const spec::Architecture& shape = spec.architecture;
-  const spec::Parameter& table = parameter_of(spec, "decoder/embeddings/weight");
-  const auto width = static_cast<std::size_t>(shape.width);
-  std::vector<model::Outputs> outputs;
-  for (const model::Example& example : examples) {
-    model::Outputs& output = outputs.emplace_back();
-    std::vector<float> sum(width), row(width);
-    const auto read = [&](std::int64_t id) {
-      weights.read(table, id * shape.width, row);
-      for (std::size_t c = 0; c < width; ++c) sum[c] += row[c];
-    };
-    for (const std::int32_t id : example.source) read(id);
-    read(shape.vocabulary.start);
-    for (const std::int32_t id : example.target) {
-      output.hidden.insert(output.hidden.end(), sum.begin(), sum.end());
-      read(id);
-    }
-  }
-  return outputs;
-}
-
-class VocabularyTest : public test::ExportFixture {
+class VocabularyTest : public VocabularyFixture {
  protected:
-  VocabularyTest() {
-    translation.max_positions = language.max_positions = 100;
-    const test::Verses verses = test::verses(700);
-    write_lines("some", {verses.english.begin(), verses.english.begin() + 15});
-    write_lines("other", {verses.english.begin() + 600, verses.english.end()});
-  }
-  void write_lines(const std::string& name, const std::vector<std::string>& lines) {
-    files.write_atomically(folder / name, test::joined(lines));
-  }
-  /// A model whose weights are those of a checkpoint with 300 pieces, whatever tokenizer it has.
-  model::StoredModel opened(const spec::ModelConfig& config) {
-    const checkpoint::Reader reader{files, save(config)};
-    return model::stored_model(std::make_unique<checkpoint::Reader>(files, reader.directory()));
-  }
   model::StoredModel with_bpe(const spec::ModelConfig& config) {
     static const std::string bytes = data::train_tokenizer({.type = data::TokenizerType::bpe, .vocab_size = 300},
                                                            test::verses(600).english, spec::TokenLayout::llama);
     model::StoredModel model = opened(config);
     model.tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(config));
     return model;
-  }
-  ChangedVocabulary trim(const model::StoredModel& model, const std::string& file, std::int64_t min_count = 1) {
-    return trim_vocabulary(context.get(), model, {folder / file}, min_count, add_embeddings);
-  }
-  ChangedVocabulary extend(const model::StoredModel& model, const std::vector<std::string>& pieces) {
-    write_lines("pieces", pieces);
-    return extend_vocabulary(context.get(), model, folder / "pieces", {folder / "some"}, add_embeddings);
-  }
-  static std::vector<float> row(const model::StoredModel& model, const std::string& name, std::int64_t id) {
-    const spec::Parameter& parameter = parameter_of(model.spec, name);
-    const std::int64_t columns = parameter.numel() / parameter.shape.front();
-    std::vector<float> values(static_cast<std::size_t>(columns));
-    model.weights->read(parameter, id * columns, values);
-    return values;
-  }
-  static std::vector<std::string> spelled(const data::Tokenizer& tokenizer, const std::string& text) {
-    std::vector<std::string> pieces;
-    for (const std::int32_t id : tokenizer.encode(text)) pieces.push_back(tokenizer.piece(id));
-    return pieces;
-  }
-  std::vector<std::string> lines(const std::string& file) const {
-    std::vector<std::string> all;
-    std::istringstream text{files.read_text(folder / file)};
-    for (std::string line; std::getline(text, line);) all.push_back(line);
-    return all;
   }
   /// Every text that the trimmed model was made for has its old pieces, and each piece its old rows.
   void expect_trimmed(const model::StoredModel& old, const ChangedVocabulary& changed) {
@@ -113,11 +42,10 @@ class VocabularyTest : public test::ExportFixture {
         EXPECT_EQ(row(changed.model, name, id), row(old, name, was)) << id;
     }
   }
-
-  Files files = Files::system();
 };
 
 TEST_F(VocabularyTest, TrimKeepsPiecesAndRowsOfATiedTranslationModel) {
+  sections.model["trained_in"] = "bf16";
   const model::StoredModel old = opened(translation);
   const ChangedVocabulary changed = trim(old, "some");
   expect_trimmed(old, changed);
@@ -128,6 +56,7 @@ TEST_F(VocabularyTest, TrimKeepsPiecesAndRowsOfATiedTranslationModel) {
   EXPECT_EQ(row(changed.model, "decoder/embeddings/weight", *vocabulary.pad),
             row(old, "decoder/embeddings/weight", 319));
   EXPECT_NE(changed.model.id, old.id);
+  EXPECT_EQ(changed.model.trained_in, DType::bf16);
   // Everything else is as it was, and any slice may be read.
   const spec::Parameter& other = parameter_of(old.spec, "decoder/layer_0/ffn/linear_0/weight");
   std::vector<float> was(96), is(96), slice(20);
@@ -215,8 +144,8 @@ TEST_F(VocabularyTest, TheSelfTestCatchesAWrongMapAWrongTokenizerAndAWrongForwar
   const std::vector<std::string> text = lines("some");
   const Pieces all{old.tokenizer.model_bytes()};
   VocabularyChange change;
-  change.kept.resize(300);
-  std::iota(change.kept.begin(), change.kept.end(), 0);
+  change.old_ids.resize(300);
+  std::iota(change.old_ids.begin(), change.old_ids.end(), 0);
   const auto without = [&](Pieces pieces, std::size_t id) {
     const auto at = static_cast<std::ptrdiff_t>(id);
     pieces.texts.erase(pieces.texts.begin() + at);
@@ -230,7 +159,7 @@ TEST_F(VocabularyTest, TheSelfTestCatchesAWrongMapAWrongTokenizerAndAWrongForwar
   };
   VocabularyChange wrong = change;
   wrong.tokenizer = without(all, 150);
-  wrong.kept.erase(wrong.kept.begin() + 151);
+  wrong.old_ids.erase(wrong.old_ids.begin() + 151);
   EXPECT_THAT(refused(wrong, add_embeddings), HasSubstr("row 150 of "));
 
   Pieces swapped = all;
@@ -311,15 +240,10 @@ TEST_F(VocabularyTest, RefusesTextsThatCannotServe) {
               HasSubstr("expected pieces that the tokenizer does not have, got 1 that it has"));
   EXPECT_THAT(test::refusal(Fault::data, [&] { (void)extend(old, {"  heaven"}); }),
               HasSubstr("would never make the piece \"▁▁heaven\": \" heaven\" becomes \"▁h"));
-  Pieces words{old.tokenizer.model_bytes()};
-  words.model_type = 3;
-  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)PieceBuilder(words); }), HasSubstr("into words or characters"));
-}
-
-TEST_F(VocabularyTest, OfATokenizerJsonIsNotChanged) {
-  model::StoredModel model = opened(language);
-  model.tokenizer = data::Tokenizer::load(test::small_file("byte_level").first, {.ids = spec::TokenIds{}});
-  EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)trim(model, "some"); }), HasSubstr("has a tokenizer.json"));
+  std::string bytes = old.tokenizer.model_bytes();
+  bytes.append({0x12, 2, 0x18, 4});  // trainer_spec.model_type, of which the last counts
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)PieceSet(bytes, nullptr); }),
+              HasSubstr("into words or characters"));
 }
 
 }  // namespace

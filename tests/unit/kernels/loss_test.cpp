@@ -106,7 +106,7 @@ TEST(HeadLoss, TruncatesByTheErrorNorm) {
     EXPECT_EQ(got.sums[2].item<double>(), 3);
     EXPECT_EQ(got.sums[3].item<double>(), 1);
     EXPECT_EQ(got.sums[4].item<double>(), truncated);
-    EXPECT_TRUE(at::equal(got.dh, expected.dh));
+    EXPECT_LT(distance(got.dh, expected.dh), 1e-6);  // LibTorch's products may depend on the number of rows
     EXPECT_LT(distance(got.dweight, expected.dweight), 1e-6);
     EXPECT_LT(distance(got.dbias, expected.dbias), 1e-6);
   };

@@ -6,7 +6,6 @@
 
 #include <bit>
 
-#include "kernels/cuda/adamw_stochastic.ipp"
 #include "kernels/optimizer.hpp"
 #include "unit/kernels/compare.hpp"
 
@@ -78,39 +77,6 @@ TEST(AdamwStochastic, EqualsPlain) {
       EXPECT_LT(distance(fused.v, reference.v), 1e-6);
       EXPECT_FALSE(at::equal(fused.weights, Piece(5003, scale).weights));
     }
-  }
-}
-
-/// What a thread of the GPU does, run here.
-TEST(AdamwStochastic, BlocksOfTheGpuHaveTheCpusBits) {
-  for (const double scale : {0.0, 1.0}) {
-    Piece here(5003, scale), there(5003, scale);
-    const AdamwOptions options = scale == 0 ? decay : slope;
-    here.update(options, {.seed = 1ULL << 40 | 5, .parameter = 3, .begin = 1280});
-    const at::Tensor clip = at::tensor({0.5F});
-    const AdamwStochasticCall call{.weights = static_cast<std::uint16_t*>(there.weights.mutable_data_ptr()),
-                                   .m = there.m.mutable_data_ptr<float>(),
-                                   .v = there.v.mutable_data_ptr<float>(),
-                                   .gradient = there.gradient.const_data_ptr<float>(),
-                                   .coefficient = clip.const_data_ptr<float>(),
-                                   .begin = 1280,
-                                   .n = 5003,
-                                   .beta1 = 0.9F,
-                                   .beta2 = 0.95F,
-                                   .new_m = static_cast<float>(1 - 0.9),
-                                   .new_v = static_cast<float>(1 - 0.95),
-                                   .epsilon = static_cast<float>(options.epsilon),
-                                   .keep = static_cast<float>(1 - options.lr * options.weight_decay),
-                                   .rate = static_cast<float>(options.lr / (1 - std::pow(0.9, 7))),
-                                   .spread = static_cast<float>(1 / (1 - std::pow(0.95, 7))),
-                                   .seed = 1ULL << 40 | 5,
-                                   .parameter = 3,
-                                   .step = 7};
-    for (std::int64_t block = 0; block < (5003 + 127) / 128 * 16; ++block) update_block(call, block);
-    const double alike = there.weights.eq(here.weights).to(at::kDouble).mean().item<double>();
-    EXPECT_GE(alike, scale == 0 ? 1.0 : 0.999);  // a fused multiply-add may move a value over the edge
-    EXPECT_LT(distance(there.m, here.m), 1e-6);
-    EXPECT_LT(distance(there.v, here.v), 1e-6);
   }
 }
 

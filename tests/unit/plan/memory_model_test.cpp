@@ -1,6 +1,7 @@
 #include "plan/memory_model.hpp"
 
 #include "formulas.hpp"
+#include "spec/fine_tuning.hpp"
 #include "support/small_model.hpp"
 
 namespace argosy::test {
@@ -157,6 +158,32 @@ TEST(Activations, CountTheStatisticsOfEveryNorm) {
   const spec::Architecture shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
   const plan::MicroBatch batch{.target_positions = 64, .target_width = 64};
   EXPECT_EQ(plan::activation_memory(shape, batch, {}).statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
+}
+
+/// Of 10 source and 6 target positions.
+plan::ActivationMemory kept_with_frozen(std::vector<std::string> patterns, Recompute level = Recompute::none) {
+  spec::ModelConfig config = model_config({.width = 8, .ff = 16, .heads = 2, .encoder_layers = 3, .decoder_layers = 2});
+  config.tie_embeddings = config.tie_inputs = false;
+  const plan::MicroBatch batch{.source_positions = 10, .target_positions = 6, .source_width = 5, .target_width = 3};
+  return plan::activation_memory(spec::with_frozen(spec::resolve(config, 63), patterns), batch,
+                                 {.recompute = level, .element_bytes = 4});
+}
+
+TEST(Activations, OfLayersWithoutABackwardPassAreNotKept) {
+  const auto all = kept_with_frozen({}), last = kept_with_frozen({"decoder/layer_1/*"});
+  EXPECT_EQ(last.total(), all.total()) << "what comes before is trained";
+  EXPECT_EQ(kept_with_frozen({"encoder/layer_*"}).total(), all.total()) << "the embedding before it is trained";
+  const auto decoder = kept_with_frozen({"encoder/*"});
+  const double of_encoder = all.blocks - decoder.blocks, one = of_encoder / 3;
+  EXPECT_GT(one, 0);
+  EXPECT_LT(decoder.statistics, all.statistics);
+  const auto later = kept_with_frozen({"encoder/embeddings_0/*", "encoder/layer_0/*", "encoder/layer_1/*"});
+  EXPECT_EQ(all.blocks - later.blocks, 2 * one);
+  // Of a decoder without a block of its own to train, one is there while it is computed.
+  const auto head = kept_with_frozen({"encoder/*", "decoder/embeddings/*", "decoder/layer_*"});
+  EXPECT_EQ(head.blocks, std::max(one, decoder.blocks / 2));
+  const auto again = kept_with_frozen({"encoder/*"}, Recompute::block);
+  EXPECT_EQ(again.blocks, 2 * 4 * 8 * 6);
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {

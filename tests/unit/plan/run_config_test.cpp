@@ -30,6 +30,13 @@ TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
       require_trainable(read(R"("run_dir": "r", "schedule": {"style": "noam", "noam_scale": 2, "length": 9000})")));
 }
 
+TEST(RunConfig, NeedsTextToReadUnlessTasksSayIt) {
+  const std::string text = R"({"data": {"tokenizer": "t", "shards": "s", "corpora": []}})";
+  EXPECT_TRUE(says(refusal(Fault::config,
+                           [&] { (void)config::from_document<RunConfig>(config::Document::parse(text, "test.json")); }),
+                   "data.corpora must be at least one corpus, unless tasks is given"));
+}
+
 TEST(RunConfig, APresetChangesTheDefaultsAlone) {
   const auto effective = [](const std::string& members, const std::vector<std::string>& set = {}) {
     config::Document document = config::Document::parse(

@@ -56,8 +56,7 @@ TEST(Replay, FollowsStreamsAndWaits) {
                               {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = 1, .waits_for = {4}},
                               {.kind = OpKind::backward, .visit = 0, .unit = 0},
                               {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = 0, .waits_for = {6}},
-                              {.kind = OpKind::norm, .waits_for = {7}}},
-                      .micro_batches = 1};
+                              {.kind = OpKind::norm, .waits_for = {7}}}};
   const Replay replay =
       test::replay(plan, cost({.forward_s = 2, .backward_s = 5, .gather_s = 3, .reduce_s = 7, .norm_s = 1}));
   const std::vector<std::pair<double, double>> expected{{0, 3},   {3, 6},   {3, 5},   {6, 8},  {8, 13},

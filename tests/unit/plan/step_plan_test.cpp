@@ -6,6 +6,7 @@
 #include <map>
 
 #include "support/small_model.hpp"
+#include "unit/plan/op_order.hpp"
 
 namespace argosy::test {
 namespace {
@@ -52,28 +53,6 @@ void for_each_plan(const Check& check) {
       check(shape, choices, plan::plan_step(shape, choices));
     }
 }
-
-/// Who is over before whom: streams run in order, and ops wait for those they name.
-class Order {
- public:
-  explicit Order(const StepPlan& plan) : before_(plan.ops.size(), std::vector<bool>(plan.ops.size())) {
-    std::map<Stream, std::size_t> last;
-    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-      const auto after = [&](std::size_t j) {
-        for (std::size_t k = 0; k < j; ++k)
-          if (before_[j][k]) before_[i][k] = true;
-        before_[i][j] = true;
-      };
-      if (const auto it = last.find(plan.ops[i].stream); it != last.end()) after(it->second);
-      for (const int waited : plan.ops[i].waits_for) after(static_cast<std::size_t>(waited));
-      last[plan.ops[i].stream] = i;
-    }
-  }
-  [[nodiscard]] bool is_before(std::size_t a, std::size_t b) const { return before_[b][a]; }
-
- private:
-  std::vector<std::vector<bool>> before_;
-};
 
 TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
   const auto order_of = [](AccumulationOrder order) {

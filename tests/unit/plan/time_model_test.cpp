@@ -20,6 +20,16 @@ TEST(Gpus, AreKnownByTheirNames) {
   EXPECT_EQ(plan::gpu_by_driver_name("NVIDIA GeForce RTX 4090"), nullptr);
 }
 
+TEST(Gpus, SayOfEachRateWhetherItWasMeasured) {
+  for (const char* const name : {"h100", "h200", "a100"}) {
+    for (const plan::NamedRate& one : plan::rates_of(*plan::gpu_by_name(name))) {
+      EXPECT_GT(one.rate, 0) << one.key;
+      EXPECT_FALSE(one.rate.is_measured) << "nothing has run on a GPU";
+    }
+  }
+  EXPECT_TRUE(number(plan_json(mistral(), target(1, 8)), "/rates/gemm_flops/per_s") == 640e12);
+}
+
 TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
   const auto config = mistral({"model.window=8192"});
   const plan::ComputeTime time =
@@ -56,11 +66,12 @@ TEST(OptimizerTime, OfMuonIsThatOfTheRankWithMostMatrices) {
   const auto index = static_cast<std::size_t>(block - model.units.begin());
   const auto flops = [](double m, double large) { return 5 * 2 * (2 * m * m * large + m * m * m); };
   const double square = flops(64, 64), key = flops(32, 64), wide = flops(64, 96);
-  double fp32_flops = plan::muon_time(*block, index, 1, gpu) * gpu.fp32_flops;
+  double fp32_flops = plan::muon_time(*block, index, 1, 4, gpu) * gpu.fp32_flops;
   EXPECT_NEAR(fp32_flops, 2 * square + 2 * key + 3 * wide, 1);
   // As many ranks as there are matrices and vectors: one has nothing but the largest.
-  fp32_flops = plan::muon_time(*block, index, static_cast<int>(block->matrices().size()), gpu) * gpu.fp32_flops;
+  fp32_flops = plan::muon_time(*block, index, static_cast<int>(block->matrices().size()), 4, gpu) * gpu.fp32_flops;
   EXPECT_NEAR(fp32_flops, wide, 1);
+  EXPECT_NEAR(plan::muon_time(*block, index, 1, 2, gpu) * gpu.gemm_flops, 2 * square + 2 * key + 3 * wide, 1) << "bf16";
 }
 
 TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {

@@ -42,6 +42,11 @@ TEST_F(JsonLinesTest, HoldsSamplesInTheLineOfTheirValidation) {
             "\"translation\":\"c\"}],\"step\":3,\"validation\":\"dev\"}\n");
 }
 
+TEST_F(JsonLinesTest, HoldsTheLanguagesOfAValidationSet) {
+  JsonLines(setup(0)).validation({.step = 3, .set = "dev", .figures = {{"loss", 2}}, .languages = {"en", "fr"}});
+  EXPECT_EQ(text(), "{\"figures\":{\"loss\":2},\"languages\":[\"en\",\"fr\"],\"step\":3,\"validation\":\"dev\"}\n");
+}
+
 TEST_F(JsonLinesTest, CutsBackToTheResumedStep) {
   write(0, {10, 20, 20, 30, 40});
   write(25, {30, 41});

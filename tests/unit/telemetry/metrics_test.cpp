@@ -367,6 +367,36 @@ TEST_F(MetricsTest, WarnsOnceOfStepsThatWaitForData) {
   EXPECT_EQ(warnings(0.06), 1U);
 }
 
+TEST_F(MetricsTest, ModelsOfSeveralRoutesHaveTheirLossesSharesAndNorms) {
+  std::vector<StepMetrics> steps = steps_of(1, 2);
+  for (StepMetrics& step : steps) {
+    step.tgt_tokens = 100;
+    step.routes = {{.nll = 60, .tgt_tokens = 20}, {.nll = 80, .tgt_tokens = 80}};
+    step.component_norms = {3, static_cast<double>(step.step)};
+  }
+  steps[1].routes = {{.nll = 40, .tgt_tokens = 80}, {.nll = 40, .tgt_tokens = 20}};
+  Metrics::Setup with_parts = setup({.count = 2});
+  with_parts.routes = {"en-fr", "fr-en"};
+  with_parts.components = {"all", "encoder.en"};
+  run(with_parts, steps);
+  const boost::json::value line = lines().at(0);
+  EXPECT_EQ(line.at("nll/en-fr"), 1);
+  EXPECT_EQ(line.at("share/en-fr"), 0.5);
+  EXPECT_EQ(line.at("nll/fr-en"), 1.2);
+  EXPECT_EQ(line.at("grad_norm/all"), 3);
+  EXPECT_EQ(line.at("grad_norm/encoder.en"), 2) << "of the last step";
+}
+
+TEST_F(MetricsTest, RoutesOfACheckpointThatTheModelDoesNotHaveAreLeftOut) {
+  Metrics::Setup forged = setup({.count = 1});
+  forged.routes = {"en-fr", "fr-en"};
+  forged.window.routes.resize(5);
+  std::vector<StepMetrics> steps = steps_of(1, 1);
+  steps[0].skipped = true;
+  run(forged, steps);
+  EXPECT_TRUE(lines().at(0).as_object().contains("share/fr-en"));
+}
+
 TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
   EXPECT_EQ(config::keys_without_text<TelemetryConfig>(), std::vector<std::string>{});
   const auto read = [](std::string_view text) {

@@ -207,6 +207,13 @@ TEST(Unigram, CountsTheLastOfEqualPieces) {
   EXPECT_THAT(with_pieces(-1, {{"a", -2.0}}).encode("ab"), ElementsAre(3, 2));
 }
 
+TEST(Unigram, HasAnIdForAnEmptyPieceWhichNoTextContains) {
+  const Pipeline pipeline = with_pieces(-1, {{"", 5.0}});
+  EXPECT_EQ(pipeline.id_of(""), 3);
+  EXPECT_EQ(with_pieces(-1, {}).id_of(""), std::nullopt);
+  EXPECT_THAT(pipeline.encode("ab"), ElementsAre(1, 2));
+}
+
 TEST(Unigram, UsesBytesForUnknownCharactersIfItHasThem) {
   boost::json::value whole = boost::json::parse(test::small_file("unigram").first);
   boost::json::array& pieces = whole.at_pointer("/model/vocab").as_array();

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "plan/memory_model.hpp"
+#include "spec/fine_tuning.hpp"
 #include "support/recording.hpp"
 #include "support/small_model.hpp"
 #include "train/memory_count.hpp"
@@ -17,6 +18,7 @@ namespace argosy::test {
 
 struct LanguageModel {
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, layers = 0, vocab = 0, rows = 0, length = 0;
+  std::vector<std::string> frozen{};  // patterns
 };
 
 /// Prints both and expects them alike. Of the second step, bf16 and with whole logits: workspaces are there then.
@@ -29,9 +31,10 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
                                            .decoder_layers = sizes.layers});
   config.kv_heads = sizes.kv_heads;
   config.max_positions = sizes.length;
-  const spec::Architecture shape = spec::resolve(config, sizes.vocab);
+  const spec::ModelSpec spec = spec::with_frozen(spec::resolve(config, sizes.vocab), sizes.frozen);
+  const spec::Vocabulary& vocabulary = spec.architecture.vocabulary;
   const partition::Layout alone;
-  model::Model model(shape, alone);
+  model::Model model(spec, alone);
   train::Buffers buffers(model, {0}, {.compute_type = at::kBFloat16, .state = optim::state_of({}), .device = device});
   buffers.initialise(3);
   test::RecordingCollectives collectives(alone, 0);
@@ -44,10 +47,10 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   data::Batch& batch = batches.batches.emplace_back();
   batch.rows = sizes.rows;
   batch.target_width = sizes.length;
-  batch.target_input.assign(static_cast<std::size_t>(batches.totals.tgt_tokens), shape.vocabulary.start);
+  batch.target_input.assign(static_cast<std::size_t>(batches.totals.tgt_tokens), vocabulary.start);
   batch.target_labels.assign(static_cast<std::size_t>(batches.totals.tgt_tokens), 2);
   batch.target_lengths.assign(static_cast<std::size_t>(sizes.rows), sizes.length);
-  const plan::StepPlan plan = plan::plan_step(plan::plan_shape(shape, alone), {});
+  const plan::StepPlan plan = plan::plan_step(plan::plan_shape(spec, alone), {});
   const train::StepOptions options{
       .lr = 1e-3, .loss = {.chunk_bytes = std::numeric_limits<std::int64_t>::max()}, .recompute = recompute};
   (void)runner.run(plan, batches, options);
@@ -58,7 +61,7 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   const double measured_bytes = static_cast<double>(train::memory_of(device).peak_bytes - before),
                planned_bytes =
                    plan::activation_memory(
-                       shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
+                       spec, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
                        {.recompute = recompute})
                        .total();
   const std::string name = boost::describe::enum_to_string(recompute, "");

@@ -21,6 +21,7 @@ class StoredState : public testing::Test {
     state.best_step = 10;
     state.guard.mean_norm = 0.5;
     state.window.truncated = 7;
+    state.window.routes = {{.nll = 1.5, .tgt_tokens = 3}, {.nll = 2.25, .tgt_tokens = 4}};
     state.metrics = {{"valid", {{"loss", 2.5}}}};
     state.validations = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
                          {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},

@@ -1,0 +1,2 @@
+#define ARGOSY_ISA avx512_amx
+#include "kernels/cpu/table.ipp"

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "plan/run_config.hpp"
+#include "spec/model_spec.hpp"
+
+/// Models with stacks that only some of the tasks share: a task is a corpus.
+namespace argosy::plan {
+
+/// What such a model asks of the other sections: a pair of languages for each corpus, a group for each language where
+/// stacks are shared by groups, and no keys that it does not go with.
+void validate_sharing(const RunConfig& config, config::Problems& problems);
+
+/// The tasks and groups of such a model; of a plain one, nothing.
+[[nodiscard]] spec::Sharing sharing_of(const RunConfig& config);
+
+/// By route, its tasks: "en-fr", "de-fr+en-fr"; of more than three tasks, how many more. Empty: there is one route.
+[[nodiscard]] std::vector<std::string> names_of_routes(const spec::ModelSpec& spec);
+
+/// By component.
+[[nodiscard]] std::vector<std::string> names_of_components(const spec::ModelSpec& spec);
+
+/// By corpus, the route of its pairs; empty: there is one route.
+[[nodiscard]] std::vector<std::uint32_t> routes_of(const RunConfig& config, const spec::ModelSpec& spec);
+
+/// Components with their parameters and the tasks that have them, and the components of each task: what
+/// train --print-tasks prints.
+[[nodiscard]] std::vector<std::string> task_lines(const spec::ModelSpec& spec);
+/// The components in one line; empty: there is one.
+[[nodiscard]] std::string components_line(const spec::ModelSpec& spec);
+
+}  // namespace argosy::plan

@@ -1,0 +1,53 @@
+#include "train/step_plans.hpp"
+
+#include "optim/optim_config.hpp"
+
+namespace argosy::train {
+
+StepPlans::StepPlans(const RunParts& run)
+    : run_(run),
+      shape_(plan::plan_shape(run.model->spec(), run.context.topology.layout(),
+                              optim::whole_units(run.config.optimizer, run.model->spec()))) {
+  for (std::size_t route = 0; route < shape_.routes.size(); ++route)
+    forward_.push_back(plan::plan_forward(shape_, run.choices.scheme, route));
+}
+
+const plan::StepPlan& StepPlans::of(const std::vector<int>& routes) {
+  if (step_ && shape_.routes.size() == 1) return *step_;
+  plan::PlanChoices choices = run_.choices;
+  if (shape_.routes.size() > 1) {
+    const comm::Topology& topology = run_.context.topology;
+    choices.slots = plan::slots_of(routes, topology.canonical_rank(), topology.world_size());
+  }
+  return step_.emplace(plan::plan_step(shape_, choices));
+}
+
+std::vector<std::int64_t> UpdateCounts::next(const RunState& state) const {
+  std::vector<std::int64_t> updates{state.updates + 1};
+  for (std::size_t c = 1; c < spec_.components.size(); ++c) {
+    const auto known = state.component_updates.find(spec_.components[c].name);
+    updates.push_back(known == state.component_updates.end() ? 1 : known->second + 1);
+  }
+  return updates;
+}
+
+void UpdateCounts::add(RunState& state) const {
+  ++state.updates;
+  for (std::size_t c = 1; c < spec_.components.size(); ++c)
+    if (!idle_.contains(c)) ++state.component_updates[spec_.components[c].name];
+}
+
+void with_route(model::Model& whole, std::size_t route, const UseModel& use) {
+  if (whole.spec().routes.size() == 1) return use(whole);
+  const spec::RouteModel plain = spec::model_of_route(whole.spec(), route);
+  std::map<std::string_view, at::Tensor> weights;
+  for (model::Unit& unit : whole.units())
+    for (const model::Parameter& parameter : unit.parameters()) weights[parameter.name] = parameter.weight;
+  model::Model model(plain.spec, partition::Layout{});
+  for (model::Unit& unit : model.units())
+    for (model::Parameter& parameter : unit.parameters())
+      parameter.weight = weights.at(plain.stored.at(parameter.name));
+  use(model);
+}
+
+}  // namespace argosy::train

@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# Bugs that batches may have, and those of several routes, and the tests that see them; sourced by scripts/mutants.
+# mutant NAME WHAT FILE BINARY RANKS FILTER SEARCH REPLACE
+
+batches=unit/unit_data
+
+mutant routes_mixed 'micro-batches mix routes' lib/data/batch_plan.cpp $batches 1 'BatchRoutes.MicroBatches*' \
+  ' || next.route != piece->route' ''
+mutant routes_not_dealt 'steps are neighbours in the order of routes' lib/data/batch_plan.cpp $batches 1 'BatchRoutes.EachStep*' \
+  'deal(static_cast<std::size_t>(settings.micro_batches));' ''
+mutant routes_fill_first_steps 'what steps cannot have alike begins anew for each route' lib/data/batch_plan.cpp $batches 1 'BatchRoutes.EachStep*' \
+  'for (std::size_t i = 0; i < pieces % full; ++i, step' 'step = 0; for (std::size_t i = 0; i < pieces % full; ++i, step'
+mutant routes_next_step 'what steps cannot have alike is not spread' lib/data/batch_plan.cpp $batches 1 'BatchRoutes.AStep*' \
+  'while (std::gcd(stride, n) != 1) ++stride;' 'stride = 1;'
+mutant routes_last_step 'the short step takes the last route' lib/data/batch_plan.cpp $batches 1 'BatchRoutes.EachStep*' \
+  'rest * end / count - rest * begin / count' '(end == count ? std::min(rest, end - begin) : 0)'
+mutant routes_lost_by_draws 'a batch that is drawn has no route' lib/data/pool_source.cpp $batches 1 'BatchRoutes.HoldWhere*' \
+  'batch.route = micro_batch.route;
+    batch.without_noise' 'batch.without_noise'
+mutant routes_missing_micro_batch 'micro-batches that a step lacks have route 0' lib/data/pool_source.cpp $batches 1 '*RoutedLoader*' \
+  'maker_.settings_.sizes.micro_batches), -1);' 'maker_.settings_.sizes.micro_batches), 0);'
+mutant routes_small_pool 'a pool may have less than a micro-batch of a route' lib/data/pool_source.cpp $batches 1 'BatchRoutes.APool*' \
+  'pieces_of_route * route_count()' 'pieces_of_route'
+mutant pages_kept 'pages of token shards are never given back' lib/data/token_shards.cpp $batches 1 'LoaderOfPairs.GivesTheFiles*' \
+  'shards_[before].release_pages();' ';'
+mutant pages_of_lengths_kept 'pages of lengths stay after a pool is planned' lib/data/loader.cpp $batches 1 'LoaderOfPairs.GivesTheFiles*' \
+  '    shards.release_pages();
+    report' '    report'
+mutant sorted_by_one_side 'examples of one longest side come in any order of the other' lib/data/batch_plan.cpp $batches 1 'BatchPlan.FillsBatches*' \
+  'longest % 2 == 0 ? difference : -difference' 'k.lengths.target * 0'

@@ -1,0 +1,43 @@
+# shellcheck shell=bash
+# Bugs that models of several tasks may have, and the tests that see them; sourced by scripts/mutants.
+# mutant NAME WHAT FILE BINARY RANKS FILTER SEARCH REPLACE
+
+plans=unit/unit_plan specs=unit/unit_spec trained=mpi/mpi_train stored=unit/unit_interchange
+
+mutant modular_zeros_too_soon 'zeros are written into a buffer that is still being summed' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  '      take_buffer(unit, op);
+    }
+    reducing_' '    }
+    reducing_'
+mutant modular_slice_too_soon 'a slice is written into a buffer that is still being gathered' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  'if (unneeded != none) op.waits_for.push_back(unneeded);' ''
+mutant modular_gather_left 'a gather for other ranks is not over when the step is' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  'if (unneeded != none) norm.waits_for.push_back(unneeded);' ''
+mutant modular_own_sums_alone 'a rank takes part in the sums of its own route alone' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  'if (each ? last_of_slot_' 'if (!what.own || each ? last_of_slot_'
+mutant modular_one_route 'all micro-batches take the first route' lib/plan/step_plan.cpp $trained 2 'Hierarchies/RoutesOnRanks.Train*' \
+  'static_cast<std::size_t>(canonical_rank)) slot.own = route;' 'static_cast<std::size_t>(canonical_rank)) slot.own = 0;'
+mutant modular_shared_by_all 'components of a stack have one name' lib/spec/sharing.cpp $specs 1 'Sharing.*' \
+  'return of_target(task.target);' 'return of_target(task.source);'
+mutant modular_stored_as_plain 'a route reads the blocks of all tasks' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+  'is_of_block && unit == visit.units.front()' 'false && is_of_block && unit == visit.units.front()'
+mutant modular_idle_counted 'a component that no task uses counts an update' lib/train/step_plans.cpp $trained 1 'ModularRun.Counts*' \
+  'if (!idle_.contains(c)) ++state' '++state'
+mutant modular_validates_one_route 'all validation sets take the first route' lib/train/evaluate.cpp $trained 1 'ModularRun.Counts*' \
+  'for (data::Batch& batch : sets[i].batches) batch.route = sets[i].route;' ''
+mutant modular_named_part_frozen 'freeze takes patterns of names alone' lib/spec/fine_tuning.cpp $trained 1 'ModularRun.ALanguage*' \
+  ' && !is_of(parameter, patterns[i])' ''
+mutant task_of_any_component 'a task has the blocks of every component' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+  'own->second != component) continue;' 'own->second.size() > component.size() + 99) continue;'
+mutant task_without_its_component 'a task that lacks a component is taken' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+  '!found.contains(own.first); });' '!found.contains(own.first) && found.empty(); });'
+mutant task_keeps_stacks 'the configuration of a task has the stacks of all' lib/model/stored_model.cpp $stored 1 'StoredTasks.*' \
+  'task.empty() ? *config : spec::as_plain(*config)' '*config'
+mutant task_by_its_own_names 'weights of a task are looked up by the names of a plain model' lib/spec/model_spec.cpp $stored 1 'StoredTasks.*' \
+  '? prefix + parameter.name.substr(visit.prefix.size())' '? (prefix.empty() ? prefix : parameter.name)'
+mutant sharing_unchecked 'tasks of a model whose stacks all share are taken' lib/model/stored_spec.cpp $stored 1 'StoredTasks.*' \
+  'if (spec::is_plain(shape) != sharing.tasks.empty())' 'if (!spec::is_plain(shape) && sharing.tasks.empty())'
+mutant modular_normalised_by_all 'loss.normalise: component divides by all tokens' lib/train/runner.cpp $trained 1 'Hierarchies/RoutesOnRanks.Components*' \
+  'tokens / kept[c]' 'tokens / kept_in_all'
+mutant modular_norm_before_normalising 'the norm is that of gradients before loss.normalise' lib/train/runner.cpp $trained 1 'Hierarchies/RoutesOnRanks.Components*' \
+  'squares[c] * rescale[c] * rescale[c]' 'squares[c]'

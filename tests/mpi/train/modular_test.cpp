@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+
+#include "model/stored_model.hpp"
+#include "mpi/train/material.hpp"
+#include "support/checkpoints.hpp"
+#include "support/refusal.hpp"
+
+/// Runs whose tasks share only parts of the model.
+namespace argosy::test {
+namespace {
+
+using plan::RunConfig;
+using spec::Share;
+
+class ModularRun : public testing::Test {
+ protected:
+  /// English to Spanish, and back; each language has an encoder block, and a decoder block, of its own.
+  [[nodiscard]] RunConfig config(const std::string& name, Share source = Share::source,
+                                 Share target = Share::target) const {
+    RunConfig config = with_two_corpora(folder_);
+    config.run_dir = (folder_ / name).string();
+    config.data.shards = (folder_ / "shards").string();
+    config.batch.pool = 200;
+    config.data.corpora[1].name = "back";
+    std::swap(config.data.corpora[1].source, *config.data.corpora[1].target);
+    config.data.corpora[0].languages = {"en", "es"};
+    config.data.corpora[1].languages = {"es", "en"};
+    config.validation.sets[0].corpus = config.data.corpora[0].name;
+    config.validation.sets.push_back(config.validation.sets[0]);
+    config.validation.sets[1].corpus = "back";
+    std::swap(config.validation.sets[1].source, *config.validation.sets[1].target);
+    config.model.encoder.layers.reset();
+    config.model.decoder.layers.reset();
+    config.model.encoder.stacks = {{.layers = 1, .share = source}, {.layers = 1}};
+    config.model.decoder.stacks = {{.layers = 1}, {.layers = 1, .share = target}};
+    config.batch.global_size = 4 * world().size() * config.batch.micro_size.value();
+    return config;
+  }
+  SharedFolder folder_;
+};
+
+TEST_F(ModularRun, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
+  for (const int stage : {1, 3}) {
+    SCOPED_TRACE(stage);
+    const auto config_of = [&](const std::string& run) {
+      RunConfig config = this->config(fmt::format("{} {}", run, stage));
+      config.sharding.zero_stage = stage;
+      config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+      return config;
+    };
+    EXPECT_EQ(train_run(config_of("whole")).exit, Exit::ok);
+    EXPECT_EQ(train_run(config_of("parts"), stop_behind(2, 0)).exit, Exit::stopped);
+    EXPECT_EQ(train_run(config_of("parts")).exit, Exit::ok);
+    const Path last = "export/000000006", whole = folder_ / fmt::format("whole {}", stage) / last,
+               parts = folder_ / fmt::format("parts {}", stage) / last;
+    EXPECT_EQ(bits_of(parts), bits_of(whole));
+    EXPECT_EQ(sections_text(parts), sections_text(whole));
+    const checkpoint::Reader reader{Files::system(), whole};
+    EXPECT_EQ(reader.sections().optimizer.at("component_steps").at("encoder.es").to_number<int>(), 6);
+    EXPECT_EQ(reader.sections().metrics.size(), 2U);
+  }
+}
+
+TEST_F(ModularRun, CountsTheUpdatesOfEachComponentAndValidatesEachRoute) {
+  RunConfig config = this->config("late");
+  config.batch.global_size = world().size() * config.batch.micro_size.value();
+  config.schedule.lr = 1e-30;  // weights stay as they are
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  const boost::json::object updates = checkpoint::Reader{Files::system(), folder_ / "late/export/000000006"}
+                                          .sections()
+                                          .optimizer.at("component_steps")
+                                          .as_object();
+  const auto count_of = [&](const char* component) { return updates.at(component).to_number<int>(); };
+  EXPECT_EQ(count_of("encoder.en"), count_of("decoder.es"));
+  if (world().size() == 1) {  // one micro-batch a step
+    EXPECT_EQ(count_of("encoder.en") + count_of("encoder.es"), 6);
+    EXPECT_GT(count_of("encoder.en"), 0);
+    EXPECT_GT(count_of("encoder.es"), 0);
+  }
+  const auto loss_of = [&](const RunConfig& of, const std::string& set) {
+    EXPECT_EQ(train_run(of).exit, Exit::ok);
+    return checkpoint::Reader{Files::system(), Path{of.run_dir} / "export/000000006"}
+        .sections()
+        .metrics.at(set)
+        .at("loss")
+        .to_number<double>();
+  };
+  // The same text by the route of the other direction has another loss.
+  RunConfig wrong = config;
+  wrong.run_dir = (folder_ / "wrong way").string();
+  wrong.validation.sets[1].corpus = wrong.data.corpora[0].name;
+  config.run_dir = (folder_ / "right way").string();
+  EXPECT_NE(loss_of(config, "valid.es"), loss_of(wrong, "valid.es"));
+}
+
+TEST_F(ModularRun, StacksThatAllTasksShareGiveTheBitsOfThePlainModel) {
+  const RunConfig stacked = config("stacked", Share::all, Share::all);
+  RunConfig plain = config("plain", Share::all, Share::all);
+  for (spec::SideConfig* side : {&plain.model.encoder, &plain.model.decoder}) {
+    side->stacks.clear();
+    side->layers = 2;
+  }
+  EXPECT_EQ(train_run(stacked).exit, Exit::ok);
+  EXPECT_EQ(train_run(plain).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "stacked/export/000000006"), bits_of(folder_ / "plain/export/000000006"));
+  EXPECT_EQ(train_run(config("modular")).exit, Exit::ok);
+  EXPECT_NE(bits_of(folder_ / "modular/export/000000006"), bits_of(folder_ / "plain/export/000000006"));
+}
+
+TEST_F(ModularRun, ElasticSumsGiveTheBitsOfOneRankTooThroughTheData) {
+  RunConfig config = this->config("elastic");
+  config.sharding.reduction = plan::Reduction::elastic;
+  config.batch.global_size = 12 * config.batch.micro_size.value();
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  config.run_dir = (folder_ / "again").string();
+  config.sharding.zero_stage = 3;
+  EXPECT_EQ(train_run(config, {}, Hierarchy::one_rank_a_node).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "again/export/000000006"), bits_of(folder_ / "elastic/export/000000006"));
+}
+
+TEST_F(ModularRun, ALanguageIsAddedByTrainingItsComponentsAlone) {
+  EXPECT_EQ(train_run(config("old")).exit, Exit::ok);
+  RunConfig config = this->config("added");
+  config.data.corpora[0].languages = {"en", "xx"};
+  config.data.corpora[1].languages = {"xx", "en"};
+  config.init_from = plan::InitFrom{
+      {{.from = (folder_ / "old/export/000000006").string(), .components = {"embeddings", "encoder", "decoder"}}}};
+  config.freeze = {"embeddings", "encoder.all", "decoder.all", "encoder.en", "decoder.en"};
+  train::TrainOptions options;
+  options.open_model = [](comm::Context&, const std::string& name) {
+    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
+  };
+  const auto refused = [&] { return refusal(Fault::config, [&] { (void)train_run(config, options); }); };
+  EXPECT_THAT(refused(), testing::HasSubstr("allow_new"));
+  config.init_from->sources[0].allow_new = true;
+  config.init_from->sources[0].components = {"encoder.yy"};
+  config.run_dir = (folder_ / "wrong").string();
+  EXPECT_THAT(refused(), testing::HasSubstr("no component encoder.yy"));
+  config.init_from->sources[0].components = {"embeddings", "encoder.all", "decoder.all", "encoder.en", "decoder.en"};
+  config.run_dir = (folder_ / "new").string();
+  EXPECT_EQ(train_run(config, options).exit, Exit::ok);
+  const checkpoint::Reader before{Files::system(), folder_ / "old/export/000000006"},
+      after{Files::system(), folder_ / "new/export/000000006"};
+  int kept = 0, added = 0;
+  for (const checkpoint::Reader::Parameter& parameter : after.parameters()) {
+    const bool is_new = parameter.name.starts_with("encoder.xx/") || parameter.name.starts_with("decoder.xx/");
+    (is_new ? added : kept) += 1;
+    if (is_new) {
+      EXPECT_THROW((void)before.read_parameter(parameter.name), Error);
+    } else {
+      EXPECT_EQ(after.read_parameter(parameter.name), before.read_parameter(parameter.name)) << parameter.name;
+    }
+  }
+  EXPECT_GT(kept, 20);
+  EXPECT_GT(added, 20);
+}
+
+TEST_F(ModularRun, FrozenComponentsKeepTheirBitsWhileOthersLearn) {
+  RunConfig config = this->config("frozen");
+  config.freeze = {"encoder.en", "encoder.all", "decoder/*"};
+  const auto initial = [&] {
+    RunConfig none = config;
+    none.run_dir = (folder_ / "initial").string();
+    none.schedule.lr = 1e-30;
+    return none;
+  }();
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  EXPECT_EQ(train_run(initial).exit, Exit::ok);
+  const auto values = [&](const char* run, const std::string& name) {
+    return checkpoint::Reader{Files::system(), folder_ / run / "export/000000006"}.read_parameter(name);
+  };
+  for (const char* name : {"encoder.en/layer_0/ffn/linear_0/weight", "encoder/layer_1/ffn/linear_0/weight"})
+    EXPECT_EQ(values("frozen", name), values("initial", name)) << name;
+  for (const char* name : {"encoder.es/layer_0/ffn/linear_0/weight", "decoder.en/layer_1/ffn/linear_0/weight"})
+    EXPECT_NE(values("frozen", name), values("initial", name)) << name;
+}
+
+}  // namespace
+}  // namespace argosy::test

@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# Models whose tasks share parts of them: training, and what one task of them is to translate, export and soup.
+
+load ../verses.sh
+
+setup_file() {
+  export WORK="$BATS_FILE_TMPDIR" APPS="$ARGOSY_BUILD_DIR/apps"
+  cd "$WORK" && first_verses 60 verses
+  local pair
+  for pair in en-es en-up en-lo; do mkdir -p "text/$pair" && cp verses.en "text/$pair/train.en"; done
+  cp verses.es text/en-es/train.es
+  tr '[:lower:]' '[:upper:]' <verses.en >text/en-up/train.up
+  tr '[:upper:]' '[:lower:]' <verses.en >text/en-lo/train.lo
+  cat >tasks.json <<'JSON'
+{ "run_dir": "run", "seed": 3, "precision": {"mode": "fp32"}, "schedule": {"lr": 2e-3, "warmup": 2, "length": 8},
+  "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300}},
+  "tasks": {"languages": ["en", "es", "up", "lo"], "pairs": ["en-es", "es-en", "en-up", "lo-en"],
+            "files": {"train": "text/{sorted_pair}/train.{language}"}},
+  "model": {"width": 32, "ff": 48, "heads": 2,
+            "encoder": {"stacks": [{"layers": 1, "share": "source"}, {"layers": 1, "share": "all"}]},
+            "decoder": {"stacks": [{"layers": 1, "share": "target"}]}},
+  "batch": {"global_size": 2000, "micro_size": 500, "pool": 400},
+  "checkpoint": {"interval": 4}, "telemetry": {"log_interval": 1} }
+JSON
+  "$APPS/preprocess" tasks.json 2>log && on 2 "$APPS/train" tasks.json 2>log
+}
+
+setup() { cd "$WORK" || return; }
+
+ckpt=run/export/000000008
+
+translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
+  head -2 verses.en | "$APPS/translate" "$1" --source-prefix "<2$2>" --max-length 8 "${@:3}" 2>log
+}
+
+@test "a task is translated, scored and exported as a plain model, one that was not trained as well" {
+  local task format
+  for task in en-es lo-up; do
+    translated "$ckpt" "${task#*-}" --task "$task" >lines
+    [ "$(wc -l <lines)" -eq 2 ]
+    grep -q "\"task\":\"$task\"" log
+    for format in argosy hf ct2; do
+      "$APPS/export" "$ckpt" --task "$task" --format "$format" --out "$task-$format" --verify 2>log
+      grep -q "\"task\":\"$task\"" log
+      translated "$task-$format" "${task#*-}" >same
+      cmp lines same
+    done
+    "$APPS/translate" "$ckpt" --task "$task" --score --input verses.en --target verses.es --output scores 2>log
+    "$APPS/translate" "$task-argosy" --score --input verses.en --target verses.es --output same 2>log
+    cmp scores same
+  done
+  translated "$ckpt" es --task es-en >other
+  run cmp -s other lines
+  [ "$status" -eq 1 ]
+}
+
+@test "a task that lacks a component is refused, as are no task and a task of a plain model" {
+  run translated "$ckpt" en --task up-en
+  [ "$status" -eq 2 ]
+  grep -q 'the task up-en needs the component encoder.up, which the model does not have; its tasks are en-es, en-up, es-en, lo-en' log
+  run "$APPS/export" "$ckpt" --task en-xx --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'en-xx is neither a task of the model nor a pair of its languages (en, es, lo, up)'* ]]
+  run "$APPS/export" "$ckpt" --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'is a model of several tasks: en-es, en-up, es-en, lo-en; give one with --task'* ]]
+  run "$APPS/export" en-es-argosy --task en-es --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'has no tasks; leave --task out'* ]]
+  [ ! -e none ]
+}
+
+@test "training goes on from a task as a plain model" {
+  "$APPS/export" "$ckpt" --task en-es --print-model >model.json 2>log
+  run grep -q stacks model.json
+  [ "$status" -eq 1 ]
+  local alone=(tasks.json --set run_dir=alone --set data.shards=alone-shards --set 'tasks.pairs=["en-es"]' --set data.tokenizer_training=null
+    --set 'model.encoder={"layers": 2}' --set 'model.decoder={"layers": 1}')
+  "$APPS/preprocess" "${alone[@]}" 2>log
+  "$APPS/train" "${alone[@]}" --set init_from=en-es-argosy --set schedule.length=2 --set schedule.warmup=0 2>log
+  grep -q 'init_from en-es-argosy: .* parameters loaded$' log
+}
+
+@test "soups of models with tasks have all of them, with --components also those of inputs with different tasks" {
+  on 2 "$APPS/soup" --out mean run/checkpoints/000000004 "$ckpt" 2>log
+  translated mean es --task en-es >lines
+  "$APPS/soup" --check mean "$ckpt" 2>log
+  local more=(tasks.json --set run_dir=more --set data.shards=more-shards --set data.tokenizer_training=null
+    --set 'tasks.pairs=["en-es", "up-en"]' --set seed=4)
+  "$APPS/preprocess" "${more[@]}" 2>log
+  on 2 "$APPS/train" "${more[@]}" 2>log
+  run "$APPS/soup" --out both --allow-cross-run "$ckpt" more/export/000000008
+  [ "$status" -eq 3 ]
+  [[ $output == *'has other tasks than the first input (added: up-en; missing: en-up, es-en, lo-en); give --components'* ]]
+  on 2 "$APPS/soup" --out both --allow-cross-run --components "$ckpt" more/export/000000008 2>log
+  grep -q 'encoder.up: the mean over 1 of 2 checkpoints' log
+  for task in en-es lo-en up-en up-es es-up; do translated both "${task#*-}" --task "$task" >lines; done
+  run "$APPS/soup" --out none --validate tasks.json run/checkpoints/000000004 "$ckpt"
+  [ "$status" -eq 2 ]
+  [[ $output == *'--validate evaluates models without tasks'* ]]
+  [ ! -e none ]
+}
