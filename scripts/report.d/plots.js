@@ -82,6 +82,7 @@ function plot(title, note, lines) {
     if (line.only_dots || line.dots || line.points.length === 1)
       for (const p of line.points) picture.append(drawn("circle", { cx: px(p[axis]), cy: py(p[1]), r: line.only_dots ? 1.5 + 3 * p[3] : 2.8, style: `fill: ${line.color}` }));
   }
+  if (shown.length > 2) figure.append(element("p", { class: "legend" }, ...shown.map((line) => element("span", {}, element("span", { class: "dot", style: `background: ${line.color}` }), line.label))));
   const cursor = drawn("line", { class: "cursor", y1: top_, y2: height - bottom });
   picture.append(cursor);
   picture.addEventListener("pointermove", (event) => {
@@ -107,16 +108,27 @@ const validation_lines = (figure, first) =>
   runs.flatMap((run, i) =>
     Object.entries(run.validation[figure] || {}).map(([set, points], k) => ({ label: of(i, set), color: color(runs.length > 1 ? i : first + k), points, dots: true, dashed: true })));
 
+/// Of tasks or components.
+function add_parts(add, figure, title, note) {
+  const left_out = runs.some((run) => run.parts[figure].of > Object.keys(run.parts[figure].lines).length);
+  const lines = runs.flatMap((run, i) =>
+    Object.entries(run.parts[figure].lines).map(([part, points], k) => ({ label: of(i, part), color: color(runs.length > 1 ? i : k), points })));
+  add(title, note + (left_out ? "; those with the highest last values" : ""), lines);
+}
+
 function draw() {
   const plots = document.getElementById("plots");
   plots.replaceChildren();
   const add = (title, note, lines) => lines.length && plots.append(plot(title, note, lines));
   add("Loss", "line: training, without label smoothing; dashed: validation", [...lines_of("nll", "training"), ...validation_lines("loss", 1)]);
+  add_parts(add, "nll", "Loss by task", "training, without label smoothing");
+  add_parts(add, "share", "Share of tokens by task", "of tgt_tokens, 1 is all");
   const figures = new Set(runs.flatMap((run) => Object.keys(run.validation)));
   for (const figure of figures) if (figure !== "loss") add(`Validation: ${figure}`, "", validation_lines(figure, 0));
   add("Learning rate", "", lines_of("lr", "lr"));
   const clips = runs.flatMap((run, i) => (run.series.clips ? [{ label: of(i, "clipped"), color: color(i), points: run.series.clips, only_dots: true }] : []));
   add("Gradient norm", "before clipping; dots: intervals with clipped steps, larger for more of them", [...lines_of("grad_norm", "norm"), ...clips]);
+  add_parts(add, "grad_norm", "Gradient norm by component", "before clipping");
   add("Throughput", "tgt_tokens per second, all ranks", lines_of("tgt_tokens_per_s", "tgt_tokens/s"));
   add("Time of a step", "milliseconds", lines_of("step_ms", "ms"));
   add("Waiting for data", "percent of the time of steps", lines_of("data_wait", "%"));

@@ -53,6 +53,26 @@ PYTHON
   run ! grep -qE '(src|href)="[^d]|@import|fetch\(' "$one/report.html"
 }
 
+@test "figures by task and component are drawn, of many those with the highest last values" {
+  python3 - "$one" <<'PYTHON'
+import json, sys
+with open(sys.argv[1] + "/metrics.jsonl", "w") as file:
+    for step in range(1, 51):
+        tasks = {f"nll/t{task}": 9 - task / 10 - step / 100 for task in range(20)}
+        file.write(json.dumps({"step": step, "total_tgt_tokens": 100 * step, "nll": 8.0, "nll/late": 9.9 if step > 40 else None, "share/t1": 0.25, "grad_norm/decoder.fr": 2.5, **tasks}) + "\n")
+PYTHON
+  run -0 "$report" "$one"
+  [ "$(data 'run["parts"]["nll"]["of"], sorted(run["parts"]["nll"]["lines"]) == sorted(["late", *(f"t{t}" for t in range(7))])')" = "(21, True)" ]
+  [ "$(data 'run["parts"]["nll"]["lines"]["late"][0], run["parts"]["nll"]["lines"]["t3"][-1]')" = "([41, 9.9, 4100], [50, 8.2, 5000])" ]
+  [ "$(data 'run["parts"]["share"]["lines"]["t1"][1], len(run["parts"]["grad_norm"]["lines"]["decoder.fr"])')" = "([2, 0.25, 200], 50)" ]
+  command -v chromium || skip "no chromium"
+  chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=5000 --enable-logging=stderr --dump-dom "file://$PWD/$one/report.html" >dom 2>log
+  run ! grep -q CONSOLE log
+  grep -q '<h2>Loss by task</h2>' dom
+  grep -q '<h2>Gradient norm by component</h2>' dom
+  grep -q 'class="legend".*late' dom
+}
+
 @test "several runs have names that tell them apart" {
   run -0 "$report" "$one" "$two" --out page.html
   [ "$(data '[run["name"] for run in data["runs"]], [run["config"]["schedule.lr"] for run in data["runs"]]' page.html)" = "(['one/train', 'two/train'], [0.001, 0.002])" ]
