@@ -1,4 +1,3 @@
-#include <c10/core/GradMode.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 #include "soup_app.hpp"
 #include "train/evaluate.hpp"
 #include "train/run_state.hpp"
-#include "train/runner.hpp"
 
 /// apps/soup with LibTorch, for --validate: losses are the trainer's, unsmoothed, over the configuration's validation
 /// sets. Every rank holds a whole model in fp32 and its share of the sets.
@@ -31,13 +29,14 @@ class SetEvaluator {
     const auto texts =
         data::online_corpora(context_.world, context_.files, context_.log, config_.data, config_.run_dir);
     comm::agree(context_.world, [&] {
-      loaded = decode::load_model(checkpoint, c10::kCPU);
+      loaded = decode::load_model(model::whole_model(checkpoint), c10::kCPU);
       if (sets_.empty()) open_sets(checkpoint, loaded->tokenizer, texts);  // inputs share a tokenizer
+      train::set_routes(sets_, config_, loaded->model->spec());
     });
     model::Model& model = *loaded->model;
     std::vector<double> by_batch;
     const auto nll_of = [&](const data::Batch& batch) {
-      const double sum = nll(model, batch);
+      const double sum = train::nll_of(model, batch);
       if (!batch.empty()) by_batch.push_back(sum);
       return sum;
     };
@@ -45,7 +44,9 @@ class SetEvaluator {
     for (const train::EvaluationSet& set : sets_) {
       if ((set.name == reported_) != reported) continue;
       const auto evaluation = train::evaluate(
-          context_, {.nll_of = nll_of, .with_whole = [&](std::size_t, const train::UseModel& use) { use(model); }},
+          context_,
+          {.nll_of = nll_of,
+           .with_whole = [&](std::size_t route, const train::UseModel& use) { train::with_route(model, route, use); }},
           loaded->tokenizer, set, {plan::Metric::loss});
       nll_sum += evaluation.nll_sum;
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
@@ -70,15 +71,6 @@ class SetEvaluator {
                                   : "the validation set " + reported_,
                 names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
                 known ? "add held-out text to validation.sets" : "give one of these with --report");
-  }
-  static double nll(const model::Model& model, const data::Batch& batch) {
-    if (batch.empty()) return 0;
-    const c10::AutoGradMode no_recording(false);
-    const model::Inputs inputs = train::inputs_of(batch, c10::kCPU);
-    model::Pass pass;
-    model::State state;
-    for (const model::Visit& visit : model.visits()) state = visit.forward(state, inputs, pass);
-    return pass.nll_sum.item<double>();
   }
 
   comm::Context& context_;

@@ -120,6 +120,8 @@ class Reader {
   /// Elements [begin, begin + to.size()) of parameter `index` (in parameters()). A block of which only a part is wanted
   /// is kept until the next one, so that reads in ascending order read each byte once. Throws Error{corrupt}.
   void read_elements(std::size_t index, std::int64_t begin, std::span<float> to) const;
+  /// Of the weights, or of an optimizer's statistics.
+  [[nodiscard]] bool has(const std::string& parameter) const;
   /// Fills `units` with what `canonical_rank` owns in the layout of their spaces; the save may have had another layout.
   /// Gaps and pads become zero. hash_blocks: verify the blocks that are read. Not collective. Throws Error{data} when a
   /// name, shape or tensor is not stored as it is wanted, Error{corrupt} on damage.
@@ -155,6 +157,8 @@ struct LoadOptions {
   /// With `from`, when the run has newer sound checkpoints. false: the load is refused. true: they are renamed to
   /// .old-<step>-<nonce>.
   bool abandon_newer = false;
+  /// Units of which a checkpoint has no parameter keep what their memory holds. false: such a checkpoint is refused.
+  bool may_lack_units = false;
   /// Called on every rank before a checkpoint is read. Error{corrupt} and Error{io} count as damage of the checkpoint;
   /// any other error ends the load.
   std::function<void(const Reader&)> check{};

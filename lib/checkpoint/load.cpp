@@ -1,5 +1,6 @@
 #include "checkpoint/load.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -44,6 +45,16 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
   return std::nullopt;
 }
 
+/// The units of which the checkpoint has parameters.
+std::vector<UnitState> stored_of(const Reader& reader, std::span<const UnitState> units) {
+  std::vector<UnitState> stored;
+  for (const UnitState& unit : units) {
+    const auto is_stored = [&reader](const partition::ParamSpec& param) { return reader.has(param.name); };
+    if (std::ranges::any_of(unit.space->params(), is_stored)) stored.push_back(unit);
+  }
+  return stored;
+}
+
 /// Calls options.check, then reads. Collective.
 std::optional<Error> check_and_read(const comm::Context& context, const Reader& reader,
                                     std::span<const UnitState> units, const LoadOptions& options, bool fell_back) {
@@ -53,7 +64,9 @@ std::optional<Error> check_and_read(const comm::Context& context, const Reader& 
   return outcome_of(context, [&] {
     const Verify verify = fell_back ? Verify::full : options.verify;
     if (verify == Verify::full) reader.verify(context.world.rank(), context.world.size());
-    reader.read_state(units, context.topology.canonical_rank(), verify != Verify::none);
+    const std::vector<UnitState> stored = options.may_lack_units ? stored_of(reader, units) : std::vector<UnitState>{};
+    reader.read_state(options.may_lack_units ? stored : units, context.topology.canonical_rank(),
+                      verify != Verify::none);
   });
 }
 

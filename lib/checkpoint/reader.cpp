@@ -279,6 +279,8 @@ void Reader::read_elements(std::size_t index, std::int64_t begin, std::span<floa
   }
 }
 
+bool Reader::has(const std::string& parameter) const { return impl_->ids.contains(parameter); }
+
 void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks) const {
   // Both sides in the stored numbering of parameters.
   std::vector<partition::Interval> wanted;

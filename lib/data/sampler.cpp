@@ -135,7 +135,10 @@ std::vector<double> Sampler::shares_at(const PoolBegin& at) const {
 }
 
 PoolBegin Sampler::fitting(PoolBegin at) const {
-  if (at.pool < 0 || at.pool >= pools_) at = {.epoch = at.epoch + 1, .steps = at.steps, .tgt_tokens = at.tgt_tokens};
+  if (at.pool < 0 || at.pool >= pools_) {
+    ++at.epoch;
+    at.pool = 0;
+  }
   if (at.drawn.size() != corpora_.size() || at.owed.size() != corpora_.size()) {
     at.drawn.clear();
     for (const double share : shares_) at.drawn.push_back(std::llround(share * static_cast<double>(size())) * at.epoch);

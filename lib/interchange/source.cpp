@@ -61,7 +61,9 @@ model::StoredModel open_source(comm::Context& context, const std::string& name, 
 }
 
 model::StoredModel open_whole_source(comm::Context& context, const std::string& name) {
-  return open_by_content(context, name, false, {}, model::whole_model);
+  return open_by_content(context, name, false, {}, [](std::unique_ptr<const checkpoint::Reader> reader) {
+    return model::whole_model(std::move(reader));
+  });
 }
 
 std::unique_ptr<const model::WeightSource> open_adapters(comm::Context& context, const std::string& name,

@@ -122,7 +122,9 @@ struct Visit : spec::Visit {
 
 class Model {
  public:
-  Model(const spec::ModelSpec& spec, const partition::Layout& layout) : Model(spec, std::span(&layout, 1)) {}
+  /// Of all components.
+  Model(const spec::ModelSpec& spec, const partition::Layout& layout)
+      : Model(spec, std::vector(spec.components.size(), layout)) {}
   /// layouts: by component of the units.
   Model(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts);
   ~Model();

@@ -138,6 +138,8 @@ StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader, const
   return open_model(borrowed, std::move(reader), task);
 }
 
+StoredModel whole_model(const checkpoint::Reader& reader) { return open_model(reader, nullptr, std::nullopt); }
+
 StoredModel whole_model(std::unique_ptr<const checkpoint::Reader> reader) {
   const checkpoint::Reader& borrowed = *reader;
   return open_model(borrowed, std::move(reader), std::nullopt);

@@ -46,7 +46,9 @@ struct StoredModel {
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader, const std::string& task = {});
 /// The same; the model owns the reader.
 [[nodiscard]] StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader, const std::string& task = {});
-/// The model of all its tasks, to train from. The model owns the reader. Throws as stored_model().
+/// The model of all its tasks, to train from or to evaluate. Borrows the reader. Throws as stored_model().
+[[nodiscard]] StoredModel whole_model(const checkpoint::Reader& reader);
+/// The same; the model owns the reader.
 [[nodiscard]] StoredModel whole_model(std::unique_ptr<const checkpoint::Reader> reader);
 
 }  // namespace argosy::model

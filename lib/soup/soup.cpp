@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "model/stored_spec.hpp"
 #include "soup/components.hpp"
 #include "soup/output.hpp"
 
@@ -20,17 +19,6 @@ void require_fitting(const SoupConfig& config, bool evaluates) {
   if (evaluates) refuse("--validate", "no checkpoint has all parts of the model to compare with");
   if (config.moments != Moments::drop) refuse("--optimizer", "training resumes with the tasks of one run");
   if (!config.recipe.normalize) refuse("--no-normalize", "components are means over different numbers of checkpoints");
-}
-
-/// What evaluates, evaluates plain models.
-void require_plain(const checkpoint::Reader& reader) {
-  const std::string folder = reader.directory().string();
-  const spec::Sharing sharing = model::stored_sharing(reader);
-  if (sharing.tasks.empty()) return;
-  throw_claim(
-      Fault::usage,
-      fmt::format("--validate evaluates models without tasks, and {} has {}", folder, spec::text_of(sharing.tasks)),
-      folder, "a model without tasks", "one of several", "use a recipe that needs no --validate");
 }
 
 }  // namespace
@@ -53,7 +41,6 @@ SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Eva
                 "one that exists", "remove it, or give another directory with --out");
   });
   const Inputs inputs = open_inputs(context, config);
-  if (evaluator) comm::agree(context.world, [&] { require_plain(inputs.readers.front()); });
   for (const std::string& line : table_of(inputs)) context.log.plain(line);
 
   if (inputs.whole) {

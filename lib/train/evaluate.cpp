@@ -1,11 +1,17 @@
 #include "train/evaluate.hpp"
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "data/pool_source.hpp"
 #include "data/text_files.hpp"
+#include "train/runner.hpp"
 
 namespace argosy::train {
 namespace {
@@ -111,9 +117,15 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
 }
 
 void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec) {
-  if (spec.routes.size() == 1) return;
+  if (spec.sharing.tasks.empty()) return;
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    sets[i].route = narrow<std::uint32_t>(spec.route_of.at(config.validation.sets[i].corpus.value()));
+    const std::string task = config.validation.sets[i].corpus.value_or("");
+    const auto route = spec.route_of.find(task);
+    if (route == spec.route_of.end())
+      throw_error(Fault::config, fmt::format("validation.sets, {}", sets[i].name),
+                  "the name of a task of the model (corpus): " + spec::text_of(spec.sharing.tasks),
+                  task.empty() ? "none" : task, "correct corpus, or leave this set out");
+    sets[i].route = narrow<std::uint32_t>(route->second);
     for (data::Batch& batch : sets[i].batches) batch.route = sets[i].route;
   }
 }
@@ -187,6 +199,30 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   evaluation.translations.reserve(translations.size());
   for (decode::Translation& translation : translations) evaluation.translations.push_back(std::move(translation.text));
   return evaluation;
+}
+
+void with_route(model::Model& whole, std::size_t route, const UseModel& use) {
+  if (whole.spec().routes.size() == 1) return use(whole);
+  const spec::RouteModel plain = spec::model_of_route(whole.spec(), route);
+  std::map<std::string_view, at::Tensor> weights;
+  for (model::Unit& unit : whole.units())
+    for (const model::Parameter& parameter : unit.parameters()) weights[parameter.name] = parameter.weight;
+  model::Model model(plain.spec, partition::Layout{});
+  for (model::Unit& unit : model.units())
+    for (model::Parameter& parameter : unit.parameters())
+      parameter.weight = weights.at(plain.stored.at(parameter.name));
+  use(model);
+}
+
+double nll_of(const model::Model& model, const data::Batch& batch) {
+  if (batch.empty()) return 0;
+  const c10::AutoGradMode no_recording(false);
+  const model::Inputs inputs = inputs_of(batch, c10::kCPU);
+  model::Pass pass;
+  model::State state;
+  for (const std::size_t visit : model.spec().routes[batch.route])
+    state = model.visits()[visit].forward(state, inputs, pass);
+  return pass.nll_sum.item<double>();
 }
 
 }  // namespace argosy::train

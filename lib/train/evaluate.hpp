@@ -39,7 +39,8 @@ struct EvaluationSet {
                                                          const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
                                                          std::span<const data::CountedCorpus> corpora);
 
-/// Gives the sets of `config.validation` the routes of their corpora.
+/// Gives the sets of `config.validation` the routes of their corpora. Throws Error{config} for a set without a task of
+/// the model.
 void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec);
 
 struct Evaluation {
@@ -66,6 +67,12 @@ inline constexpr std::int64_t lines_for_collapse = 64;
 [[nodiscard]] decode::Repetition repetition_of(const data::Tokenizer& tokenizer, std::span<const std::string> texts);
 
 using UseModel = std::function<void(model::Model&)>;
+
+/// Calls `use` with the model of a route, whose parameters are those of `whole`.
+void with_route(model::Model& whole, std::size_t route, const UseModel& use);
+
+/// Of a model that this rank has whole, on a CPU. Not collective.
+[[nodiscard]] double nll_of(const model::Model& model, const data::Batch& batch);
 
 struct EvaluatedModel {
   NllOf nll_of;

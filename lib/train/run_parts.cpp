@@ -155,7 +155,7 @@ void RunParts::set_up(const Kept& kept) {
 
 void RunParts::make_model(std::int64_t vocab_live) {
   const spec::ModelSpec spec = plan::spec_of(config, vocab_live);
-  model.emplace(spec, std::vector(spec.components.size(), context.topology.layout()));
+  model.emplace(spec, context.topology.layout());
   set_routes(sets, config, spec);
   other_bytes = memory_of(device).bytes;
   buffers.emplace(

@@ -11,6 +11,7 @@
 #include "plan/sharing.hpp"
 #include "train/advice.hpp"
 #include "train/early_stop.hpp"
+#include "train/other_tasks.hpp"
 
 namespace argosy::train {
 namespace {
@@ -68,6 +69,13 @@ json::object with_all_keys(json::object model, const std::string& where) {
     model["lora"] = config::to_json(
         config::from_document<spec::LoraConfig>(config::Document::parse(json::serialize(*lora), where)));
   return model;
+}
+
+/// Of a plain model: no tasks.
+spec::Sharing sharing_in(const json::object& model, const std::string& where) {
+  const json::value* const sharing = model.if_contains("sharing");
+  if (sharing == nullptr) return {};
+  return config::from_document<spec::Sharing>(config::Document::parse(json::serialize(*sharing), where));
 }
 
 /// Members of two objects that differ, as "lr: 0.001, was 0.002".
@@ -288,11 +296,12 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
     const char* unsaid = "nothing";  // what a checkpoint means that does not say it
   };
   const json::object saved_model = with_all_keys(saved.model, where);
+  const auto allows = [&allowed](std::string_view key) { return std::ranges::find(allowed, key) != allowed.end(); };
+  const std::string other_tasks = difference_of(sharing_in(saved.model, where), sharing_in(wanted.model, where));
   const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
                          {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
                          {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
                          {saved_model, wanted.model, "/lora", "lora", true},
-                         {saved.model, wanted.model, "/sharing", "tasks", true},
                          {saved.model, wanted.model, "/freeze", "freeze", true},
                          {saved.data, wanted.data, "/order", "data", false},
                          {saved.data, wanted.data, "/batch", "batch", false},
@@ -302,11 +311,21 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
                          {saved.optimizer, wanted.optimizer, "/type", "optimizer.type", false},
                          {saved.optimizer, wanted.optimizer, "/hparams/state", "optimizer.state", false, "\"fp32\""}};
   std::vector<std::string> changes;
+  const bool same_model = text_at(saved_model, "/config", "") == text_at(wanted.model, "/config", "");
+  if (!other_tasks.empty() && same_model) {
+    if (!allows("tasks"))
+      throw_claim(Fault::config, fmt::format("{}: the tasks have changed: {}", where, other_tasks), where,
+                  "the tasks that this run began with", other_tasks,
+                  "undo the change, or allow it with --allow-change tasks, which begins new components with random "
+                  "values and leaves out those that no task has");
+    changes.push_back("tasks: " + other_tasks);
+  }
   for (const Fixed& part : fixed) {
     const std::string was = text_at(part.saved, part.pointer, part.unsaid),
                       now = text_at(part.wanted, part.pointer, part.unsaid);
     if (was == now) continue;
-    if (!part.always && std::find(allowed.begin(), allowed.end(), part.key) != allowed.end()) {
+    const bool follows = !other_tasks.empty() && part.pointer == std::string_view("/order");  // tasks are corpora
+    if (!part.always && (allows(part.key) || follows)) {
       changes.push_back(fmt::format("{}: {}, was {}", part.key, now, was));
       continue;
     }

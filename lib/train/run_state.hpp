@@ -69,9 +69,9 @@ struct RunFacts {
 [[nodiscard]] data::StepSizes sizes_with(data::BatchConfig batch, const checkpoint::Reader& reader, int world);
 
 /// Compares the saved settings with those of the present run. Throws Error{config} if the model or tokenizer has
-/// changed, or if data, batch, seed, precision, loss, optimizer.type or optimizer.state has changed and `allowed` does
-/// not name the key. Returns all other changes of optimizer and schedule, and the allowed ones, as texts for the log
-/// and the history.
+/// changed, or if data, batch, seed, precision, loss, optimizer.type, optimizer.state or the tasks of a model with
+/// stacks have changed and `allowed` does not name the key. Returns all other changes of optimizer and schedule, and
+/// the allowed ones, as texts for the log and the history.
 [[nodiscard]] std::vector<std::string> check_resumable(const checkpoint::Sections& saved,
                                                        const checkpoint::Sections& wanted,
                                                        std::span<const std::string> allowed, const std::string& where);

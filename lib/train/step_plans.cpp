@@ -37,17 +37,4 @@ void UpdateCounts::add(RunState& state) const {
     if (!idle_.contains(c)) ++state.component_updates[spec_.components[c].name];
 }
 
-void with_route(model::Model& whole, std::size_t route, const UseModel& use) {
-  if (whole.spec().routes.size() == 1) return use(whole);
-  const spec::RouteModel plain = spec::model_of_route(whole.spec(), route);
-  std::map<std::string_view, at::Tensor> weights;
-  for (model::Unit& unit : whole.units())
-    for (const model::Parameter& parameter : unit.parameters()) weights[parameter.name] = parameter.weight;
-  model::Model model(plain.spec, partition::Layout{});
-  for (model::Unit& unit : model.units())
-    for (model::Parameter& parameter : unit.parameters())
-      parameter.weight = weights.at(plain.stored.at(parameter.name));
-  use(model);
-}
-
 }  // namespace argosy::train

@@ -42,7 +42,4 @@ class UpdateCounts {
   const std::set<std::size_t> idle_;
 };
 
-/// Calls `use` with the model of a route, whose parameters are those of `whole`.
-void with_route(model::Model& whole, std::size_t route, const UseModel& use);
-
 }  // namespace argosy::train

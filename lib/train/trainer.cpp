@@ -19,6 +19,7 @@
 #include "train/begin.hpp"
 #include "train/init_weights.hpp"
 #include "train/memory_count.hpp"
+#include "train/other_tasks.hpp"
 #include "train/process.hpp"
 #include "train/profile_report.hpp"
 #include "train/progress.hpp"
@@ -135,8 +136,7 @@ class Trainer {
   /// Of the run that goes on, where the configuration says auto: another size of micro-batches would change the order
   /// of the data, another rank the adapters. **Collective.**
   [[nodiscard]] Kept kept() const {
-    const bool keeps_size =
-        config_.batch.micro_size.is_auto && std::ranges::count(options_.allow_changes, "batch") == 0;
+    const bool keeps_size = config_.batch.micro_size.is_auto && !options_.allows("batch");
     const bool keeps_lora = config_.lora && (!config_.lora->rank || !config_.lora->train_embeddings);
     if ((!keeps_size && !keeps_lora) || begins_->is_from_scratch()) return {};
     const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
@@ -163,11 +163,19 @@ class Trainer {
                                   .abandon_newer = options_.abandon_newer && !begins_->goes_on()};
       how.from = begins_->resume_from();
       const bool keeps_optimizer = keeps_optimizer_of(wanted);
+      how.may_lack_units = options_.allows("tasks");
+      if (how.may_lack_units) run_.buffers->initialise(config_.seed);
       how.check = [&](const checkpoint::Reader& candidate) {
         model::require_own_parameters(candidate);
         if (begins_->goes_on()) require_from(candidate, begins_->request());
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
+        if (how.may_lack_units) {  // new components begin as they are; what a damaged checkpoint left here goes
+          run_.host->begin_copy();
+          run_.host->complete_copy();
+          std::ranges::move(take_tasks(state_, model::stored_sharing(candidate), run_.model->spec()),
+                            std::back_inserter(changes));
+        }
         if (keeps_optimizer) return;
         state_.updates = 0;
         state_.component_updates.clear();
@@ -200,8 +208,7 @@ class Trainer {
   /// Whether the checkpoint that the run resumes from has the state of its optimizer. --allow-change may have replaced
   /// that. **Collective.**
   [[nodiscard]] bool keeps_optimizer_of(const checkpoint::Sections& wanted) {
-    const auto replaces = [](const std::string& key) { return key == "optimizer.type" || key == "optimizer.state"; };
-    if (std::none_of(options_.allow_changes.begin(), options_.allow_changes.end(), replaces)) return true;
+    if (!options_.allows("optimizer.type") && !options_.allows("optimizer.state")) return true;
     const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
     return !reader || has_same_optimizer_state(reader->sections().optimizer, wanted.optimizer);
   }

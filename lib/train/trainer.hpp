@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/collectives.hpp"
@@ -21,7 +23,8 @@ struct TrainOptions {
   bool abandon_newer = false;                // renames checkpoints that are newer than the one resumed from
   std::string request{};                     // names the job's request, which is carried out once (begin.hpp)
   std::vector<std::string> allow_changes{};  // keys whose change on resume is accepted
-  bool profile = false;                      // time the operations of steps, and print where the time goes
+  [[nodiscard]] bool allows(std::string_view key) const { return std::ranges::count(allow_changes, key) > 0; }
+  bool profile = false;  // time the operations of steps, and print where the time goes
   /// The names of the formats to which a model can be exported, for the log.
   std::function<std::vector<std::string>(const spec::Architecture&)> formats_for{};
   OpenModel open_model{};        // for init_from

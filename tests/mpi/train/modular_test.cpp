@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include "checkpoint/shard_file.hpp"
 #include "model/stored_model.hpp"
+#include "model/stored_spec.hpp"
 #include "mpi/train/material.hpp"
 #include "support/checkpoints.hpp"
 #include "support/refusal.hpp"
@@ -173,6 +175,128 @@ TEST_F(ModularRun, FrozenComponentsKeepTheirBitsWhileOthersLearn) {
     EXPECT_EQ(values("frozen", name), values("initial", name)) << name;
   for (const char* name : {"encoder.es/layer_0/ffn/linear_0/weight", "decoder.en/layer_1/ffn/linear_0/weight"})
     EXPECT_NE(values("frozen", name), values("initial", name)) << name;
+}
+
+/// A tensor of a unit (its weights, a moment) in one piece.
+std::vector<float> tensor_of(const Path& checkpoint, const spec::Unit& unit, std::string_view tensor) {
+  const partition::FlatSpace space(unit.flat(), partition::Layout{});
+  std::vector<float> numbers(static_cast<std::size_t>(space.padded_size()));
+  const checkpoint::UnitState state{
+      unit.name, &space, {{{std::string(tensor)}, std::as_writable_bytes(std::span{numbers})}}};
+  checkpoint::Reader{Files::system(), checkpoint}.read_state(std::span{&state, 1}, 0);
+  return numbers;
+}
+
+class OtherTasks : public ModularRun {
+ protected:
+  /// Also English to a third language, the text of which is Spanish.
+  [[nodiscard]] RunConfig of_three(RunConfig config) const {
+    config.data.shards = (folder_ / "shards of three").string();
+    config.data.corpora.push_back(config.data.corpora[0]);
+    config.data.corpora[2].name = "more";
+    config.data.corpora[2].languages = {"en", "xx"};
+    return config;
+  }
+  [[nodiscard]] static std::vector<spec::Unit> units_of(const Path& checkpoint) {
+    const checkpoint::Reader reader{Files::system(), checkpoint};
+    return model::stored_spec(reader, *model::stored_config(reader),
+                              reader.sections().model.at("vocab_size").to_number<std::int64_t>())
+        .units;
+  }
+  [[nodiscard]] std::string history_of(const char* checkpoint) const {
+    return config::text_of(checkpoint::Reader{Files::system(), folder_ / checkpoint}.sections().history);
+  }
+  const train::TrainOptions other_tasks_{.allow_changes = {"tasks"}};
+};
+
+TEST_F(OtherTasks, ARunGoesOnWithOneMoreAndNewComponentsBeginAnew) {
+  for (const int stage : {1, 3}) {
+    SCOPED_TRACE(stage);
+    const std::string name = fmt::format("run {}", stage);
+    RunConfig config = this->config(name);
+    config.sharding.zero_stage = stage;
+    config.checkpoint.export_state = plan::ExportState::full;
+    EXPECT_EQ(train_run(config, stop_behind(3, 0)).exit, Exit::stopped);
+    RunConfig more = of_three(config);
+    EXPECT_THAT(refusal(Fault::config, [&] { (void)train_run(more); }),
+                testing::AllOf(testing::HasSubstr("the tasks have changed: added more"),
+                               testing::HasSubstr("--allow-change tasks")));
+    more.schedule.length.count = 4;  // takes over the state, and saves it
+    EXPECT_EQ(train_run(more, other_tasks_).exit, Exit::ok);
+    const Path before = folder_ / name / "checkpoints/000000004", after = folder_ / name / "export/000000004";
+    int kept = 0, added = 0;
+    for (const spec::Unit& unit : units_of(after)) {
+      SCOPED_TRACE(unit.name);
+      if (unit.name.starts_with("decoder.xx")) {
+        ++added;
+        EXPECT_THAT(tensor_of(after, unit, "exp_avg"), testing::Each(0.0F));
+        EXPECT_THAT(tensor_of(after, unit, spec::weights_tensor), testing::Contains(testing::Ne(0.0F)));
+      } else {
+        ++kept;
+        for (const char* tensor : {"exp_avg", "exp_avg_sq"})
+          EXPECT_EQ(tensor_of(after, unit, tensor), tensor_of(before, unit, tensor)) << tensor;
+        EXPECT_EQ(tensor_of(after, unit, spec::weights_tensor), tensor_of(before, unit, spec::weights_tensor));
+      }
+    }
+    EXPECT_GT(added, 0);
+    EXPECT_GT(kept, added);
+    more.schedule.length.count = 8;
+    EXPECT_EQ(train_run(more, stop_behind(5, 0, other_tasks_)).exit, Exit::stopped);
+    EXPECT_EQ(train_run(more).exit, Exit::ok) << "later starts need no option";
+    const std::string last = name + "/export/000000008";
+    EXPECT_THAT(history_of(last.c_str()), testing::AllOf(testing::HasSubstr("tasks: added more"),
+                                                         testing::HasSubstr("begin with random values: decoder.xx")));
+    const boost::json::object updates =
+        checkpoint::Reader{Files::system(), folder_ / last}.sections().optimizer.at("component_steps").as_object();
+    EXPECT_EQ(updates.at("encoder.en").to_number<int>(), 8);
+    EXPECT_LE(updates.at("decoder.xx").to_number<int>(), 4);
+  }
+}
+
+TEST_F(OtherTasks, ARunGoesOnWithOneLess) {
+  RunConfig config = of_three(this->config("run"));
+  EXPECT_EQ(train_run(config, stop_behind(3, 0)).exit, Exit::stopped);
+  RunConfig less = this->config("run");
+  EXPECT_EQ(train_run(less, other_tasks_).exit, Exit::ok);
+  EXPECT_THAT(history_of("run/export/000000006"),
+              testing::AllOf(testing::HasSubstr("tasks: removed more"), testing::HasSubstr("left out: decoder.xx")));
+  const checkpoint::Reader reader{Files::system(), folder_ / "run/export/000000006"};
+  EXPECT_FALSE(reader.sections().optimizer.at("component_steps").as_object().contains("decoder.xx"));
+  for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
+    EXPECT_FALSE(parameter.name.starts_with("decoder.xx")) << parameter.name;
+}
+
+/// The damaged one has the component, and the one before it has not.
+TEST_F(OtherTasks, NothingOfADamagedCheckpointIsTaken) {
+  RunConfig config = this->config("run");
+  EXPECT_EQ(train_run(config, stop_behind(1, 0)).exit, Exit::stopped);
+  const RunConfig more = of_three(config);
+  EXPECT_EQ(train_run(more, stop_behind(3, 0, other_tasks_)).exit, Exit::stopped);
+  RunConfig fresh = more;
+  fresh.run_dir = (folder_ / "fresh").string();
+  fresh.schedule.length.count = 2;
+  fresh.schedule.lr = 1e-30;
+  EXPECT_EQ(train_run(fresh).exit, Exit::ok);
+  if (world().rank() == 0) {
+    const Path shard = folder_ / "run/checkpoints/000000004" / checkpoint::shard_name(0, world().size());
+    std::string bytes = Files::system().read_text(shard);
+    bytes[bytes.size() / 2] ^= 1;
+    Files::system().write_atomically(shard, bytes);
+  }
+  world().barrier("damaged");
+  RunConfig again = more;
+  again.checkpoint.verify = plan::Verify::full;
+  again.schedule.length.count = 2;
+  EXPECT_EQ(train_run(again, other_tasks_).exit, Exit::ok);
+  int added = 0;
+  for (const spec::Unit& unit : units_of(folder_ / "run/export/000000002")) {
+    if (!unit.name.starts_with("decoder.xx")) continue;
+    ++added;
+    EXPECT_THAT(tensor_of(folder_ / "run/export/000000002", unit, spec::weights_tensor),
+                testing::Pointwise(testing::FloatNear(1e-20F),
+                                   tensor_of(folder_ / "fresh/export/000000002", unit, spec::weights_tensor)));
+  }
+  EXPECT_GT(added, 0);
 }
 
 }  // namespace

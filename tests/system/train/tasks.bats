@@ -95,8 +95,29 @@ translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   on 2 "$APPS/soup" --out both --allow-cross-run --components "$ckpt" more/export/000000008 2>log
   grep -q 'encoder.up: the mean over 1 of 2 checkpoints' log
   for task in en-es lo-en up-en up-es es-up; do translated both "${task#*-}" --task "$task" >lines; done
-  run "$APPS/soup" --out none --validate tasks.json run/checkpoints/000000004 "$ckpt"
+}
+
+@test "soup --validate evaluates each set by the route of its task, with the losses of the trainer" {
+  head -20 verses.en >valid.en && head -20 verses.es >valid.es && tr '[:lower:]' '[:upper:]' <valid.en >valid.up
+  local sets='[{"source": "valid.en", "target": "valid.es", "corpus": "en-es"}, {"source": "valid.en", "target": "valid.up", "corpus": "en-up"}]'
+  local checked=(tasks.json --set run_dir=checked --set data.tokenizer_training=null --set validation.interval=4
+    --set 'validation.metrics=["loss"]' --set "validation.sets=$sets") inputs=(checked/checkpoints/000000004 checked/export/000000008)
+  on 2 "$APPS/train" "${checked[@]}" 2>log
+  local ranks
+  for ranks in 1 2; do
+    on $ranks "$APPS/soup" --out "checked$ranks" --allow-worse "${inputs[@]}" --validate "${checked[@]}" 2>said
+    python3 - <<'PYTHON'
+import json, re
+losses = dict(re.findall(r"(checked/\w+/\d+): validation loss ([\d.]+)", open("said").read()))
+assert len(losses) == 2, losses
+for folder, loss in losses.items():
+    of_set = sorted(each["loss"] for each in json.load(open(f"{folder}/MANIFEST.json"))["metrics"].values())
+    assert len(of_set) == 2 and of_set[0] < float(loss) < of_set[1], (folder, loss, of_set)
+PYTHON
+  done
+  run "$APPS/soup" --out none "${inputs[@]}" --validate "${checked[@]}" --set 'tasks.pairs=["en-es", "en-up", "up-en"]' \
+    --set 'validation.sets=[{"source": "valid.up", "target": "valid.en", "corpus": "up-en"}]'
   [ "$status" -eq 2 ]
-  [[ $output == *'--validate evaluates models without tasks'* ]]
+  [[ $output == *'expected the name of a task of the model (corpus): en-es, en-up, es-en, lo-en, got up-en'* ]]
   [ ! -e none ]
 }

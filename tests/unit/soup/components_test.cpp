@@ -63,10 +63,6 @@ TEST_F(ComponentRefusals, WhatDoesNotGoWithTheOptionIsNamed) {
   EXPECT_THAT(refused(Fault::usage), HasSubstr("--components cannot be combined with --no-normalize"));
   config.recipe = {.type = RecipeType::weighted, .weights = {0, 1}};
   EXPECT_THAT(refused(Fault::usage), HasSubstr("the weights of the inputs that have decoder.de.0 add up to 0"));
-  config.recipe = {};
-  config.components = false;
-  config.inputs[1] = save(test::sharing_of({"en-fr", "en-de"}));
-  EXPECT_THAT(refused(Fault::usage, evaluator), HasSubstr("--validate evaluates models without tasks, and "));
 }
 
 TEST_F(ComponentRefusals, ModelsThatAreNotPartsOfOneAreNamed) {

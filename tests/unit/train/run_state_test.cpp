@@ -4,6 +4,7 @@
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 #include "train/early_stop.hpp"
+#include "train/other_tasks.hpp"
 
 namespace argosy::train {
 namespace {
@@ -137,6 +138,38 @@ TEST_F(StoredState, ALossFromBeforeAKeyWasThereIsTheSameLoss) {
   config.loss.error_norm_truncation = 1.2;
   EXPECT_TRUE(test::says(test::refusal(Fault::config, [&] { (void)check_resumable(saved, sections(), {}, "here"); }),
                          "loss was", "1.2"));
+}
+
+TEST(OtherTasks, GoOnWhereTheyStoodAndNewOnesBegin) {
+  spec::ModelConfig config;
+  config.width = 8;
+  config.ff = 12;
+  config.heads = 2;
+  config.encoder.stacks = {{1, spec::Share::source}};
+  config.decoder.stacks = {{1, spec::Share::target}};
+  const spec::Sharing was{.tasks = {{"en-fr", "en", "fr"}, {"fr-en", "fr", "en"}, {"en-de", "en", "de"}}},
+      now{.tasks = {{"en-pl", "en", "pl"}, {"en-de", "en", "de"}, {"fr-en", "fr", "en"}}};
+  EXPECT_EQ(difference_of(was, now), "added en-pl; removed en-fr");
+  EXPECT_EQ(difference_of(was, was), "");
+  spec::Sharing grouped = was;
+  grouped.groups["all"] = {"en", "fr", "de"};
+  EXPECT_EQ(difference_of(was, grouped), "other groups");
+  std::swap(grouped.tasks[0], grouped.tasks[1]);
+  grouped.groups.clear();
+  EXPECT_EQ(difference_of(was, grouped), "in another order");
+
+  RunState state;
+  state.cursor.pool.drawn = {10, 20, 30};
+  state.cursor.pool.owed = {0.25, 0.5, -0.75};
+  state.component_updates = {{"decoder.fr", 4}, {"decoder.en", 5}};
+  state.window.routes.resize(3);
+  const spec::ModelSpec spec(spec::resolve(config, 100), now);
+  EXPECT_THAT(take_tasks(state, was, spec), testing::ElementsAre("components that begin with random values: decoder.pl",
+                                                                 "components that are left out: decoder.fr"));
+  EXPECT_THAT(state.cursor.pool.drawn, testing::ElementsAre(0, 30, 20));
+  EXPECT_THAT(state.cursor.pool.owed, testing::ElementsAre(0, -0.75, 0.5));
+  EXPECT_THAT(state.component_updates, testing::ElementsAre(testing::Pair("decoder.en", 5)));
+  EXPECT_TRUE(state.window.routes.empty());
 }
 
 }  // namespace
