@@ -41,3 +41,7 @@ mutant modular_normalised_by_all 'loss.normalise: component divides by all token
   'tokens / kept[c]' 'tokens / kept_in_all'
 mutant modular_norm_before_normalising 'the norm is that of gradients before loss.normalise' lib/train/runner.cpp $trained 1 'Hierarchies/RoutesOnRanks.Components*' \
   'squares[c] * rescale[c] * rescale[c]' 'squares[c]'
+mutant tasks_begin_by_place 'a run with other tasks goes on in each corpus by its place in the list' lib/train/other_tasks.cpp unit/unit_train 1 'OtherTasks.*' \
+  'is_new ? 0 : before.drawn[at]' 'is_new ? 0 : before.drawn[pool.drawn.size()]'
+mutant tasks_of_damaged_checkpoint 'new components have what a damaged checkpoint had' lib/train/trainer.cpp $trained 1 'OtherTasks.*' \
+  '          run_.host->complete_copy();' ''
