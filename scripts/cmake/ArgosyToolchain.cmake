@@ -13,7 +13,9 @@ set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -g1")
 # What has no loops of its own takes half the time to compile so.
 set(ARGOSY_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
-if(NOT ARGOSY_SANITIZE) # the sanitizers' presets bring their own
+if(ARGOSY_SANITIZE) # the presets bring the flags of the rest
+  set(ARGOSY_QUICKLY_COMPILED -O0)
+else()
   set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 endif()
 
