@@ -183,11 +183,14 @@ TEST_P(RunOnGpus, ARankThatThrowsDiesOrStraysEndsAllInTime) {
       run_all({"throws cuda", takes_longest ? "is_killed stuck" : "is_killed cuda", "strays cuda", "exits cuda"}));
   for (const auto& [name, run] : ended) {
     const bool throws = name.starts_with("throws");
+    // The rank that strays waits in another operation, and its limit may pass first.
+    const std::string said =
+        name.starts_with("strays") ? "(reduce_scatter|all_gather).* bytes did not end within 3" : GetParam().said;
     EXPECT_NE(run.code, 0) << name;
     EXPECT_EQ(run.exit_file, throws ? "3 12\n" : "5 12\n") << name << run.output;
-    EXPECT_THAT(run.output, throws ? testing::Matcher<std::string>(HasSubstr("expected text, got noise"))
-                                   : AllOf(ContainsRegex(GetParam().said), HasSubstr("step 7: "),
-                                           HasSubstr("the GPU has not finished it")))
+    EXPECT_THAT(run.output,
+                throws ? testing::Matcher<std::string>(HasSubstr("expected text, got noise"))
+                       : AllOf(ContainsRegex(said), HasSubstr("step 7: "), HasSubstr("the GPU has not finished it")))
         << name;
   }
 }
