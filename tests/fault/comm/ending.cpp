@@ -47,7 +47,10 @@ class Operation {
     if (nccl_) nccl_->abort_hangs = wait == "stuck";
   }
   ~Operation() {
-    if (std::uncaught_exceptions() > 0) static_cast<void>(nccl_.release());  // a GPU outlives what has failed on it
+    if (std::uncaught_exceptions() == 0) return;
+    static_cast<void>(nccl_.release());  // a GPU outlives what has failed on it, and so does its memory
+    static auto* const memory = new std::vector<std::vector<float>>;
+    for (std::vector<float>* const each : {&flat_, &shard_, &slots_}) memory->push_back(std::move(*each));
   }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
