@@ -15,6 +15,12 @@ namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
+/// Where documents lie in rows of S positions, one row after the other.
+struct Documents {
+  at::Tensor begins;         // int32 [n + 1] on the device: where each begins; the last is rows·S
+  std::int64_t longest = 0;  // positions
+};
+
 /// Which keys a query attends to (sees), and how far away they seem. If causal, query i of T is at position S - T + i.
 struct AttentionMask {
   OptionalTensor key_lengths;  // int64 [rows]: later keys are not seen
@@ -26,10 +32,13 @@ struct AttentionMask {
   /// int64 [rows, T], causal and T = S: query i also sees the later keys j < prompts[i], at most window - 1 later. In a
   /// document this is the end of its prompt for the queries of the prompt, and anything up to i + 1 for all others.
   OptionalTensor prompts = std::nullopt;
+  /// Says again what `segments` says. Without it, a GPU has to find the documents, for which the host waits.
+  std::optional<Documents> documents = std::nullopt;
 };
 
 /// q: [rows, T, H, D], k, v: [rows, S, K, D]; views with contiguous last dimension, H a multiple of K.
-/// Returns out [rows, T, H, D] and the log-sum-exp [rows, H, T] fp32. A query that sees no key gives zeros.
+/// Returns out [rows, T, H, D] and the log-sum-exp [rows, H, T] fp32 (on a GPU as attention_backward wants it). A query
+/// that sees no key gives zeros.
 [[nodiscard]] std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k,
                                                            const at::Tensor& v, const AttentionMask& mask,
                                                            double scale);
@@ -53,6 +62,8 @@ void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t of
            bool inverse);
 
 namespace plain {
+/// Both compute for so many queries at a time that their scores take at most this many bytes, or for one.
+inline constexpr std::int64_t score_bytes = 64LL << 20;
 decltype(kernels::attention) attention;
 decltype(kernels::attention_backward) attention_backward;
 decltype(kernels::rope_) rope_;

@@ -66,14 +66,20 @@ namespace cuda {
 Gemm gemm;
 decltype(kernels::norm) norm;
 decltype(kernels::norm_backward) norm_backward;
+decltype(kernels::dropout_add) dropout_add;
+decltype(kernels::add_noise_) add_noise_;
 decltype(kernels::activation) activation;
 decltype(kernels::activation_backward) activation_backward;
 decltype(kernels::column_sum) column_sum;
+decltype(kernels::attention) attention;
+decltype(kernels::attention_backward) attention_backward;
 decltype(kernels::rope_) rope_;
+decltype(kernels::embedding) embedding;
 decltype(kernels::embedding_backward) embedding_backward;
 decltype(kernels::head_loss) head_loss;
 decltype(kernels::adamw_) adamw_;
 decltype(kernels::adamw_stochastic_) adamw_stochastic_;
+decltype(kernels::ema_) ema_;
 decltype(kernels::sum_of_squares) sum_of_squares;
 }  // namespace cuda
 

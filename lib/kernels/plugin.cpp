@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 
@@ -106,12 +107,15 @@ void open_cuda_plugin(int device_index) {
   static std::mutex mutex;
   static CudaStart start = nullptr;
   const std::lock_guard lock{mutex};
+  std::string why;
+  const int count = ask_driver(why);
+  if (count > 0 && (device_index < 0 || device_index >= count))
+    why = fmt::format("number {} is wanted, and the driver offers {} to this process", device_index, count);
+  if (!why.empty()) {
+    throw_claim(Fault::device, fmt::format("there is no usable GPU: {}", why), "", "an NVIDIA GPU and its driver", why,
+                "run on a GPU node, or set device to cpu");
+  }
   if (start == nullptr) {
-    std::string problem;
-    if (ask_driver(problem) == 0) {
-      throw_claim(Fault::device, fmt::format("there is no usable GPU: {}", problem), "", "an NVIDIA GPU and its driver",
-                  problem, "run on a GPU node, or set device to cpu");
-    }
     // Opened globally, so that the plug-in finds its symbols. It is not linked, because CPU nodes have no CUDA
     // libraries.
     open_library("libtorch_cuda.so", RTLD_GLOBAL, "install it with scripts/setup --cuda, or set device to cpu");
@@ -123,6 +127,9 @@ void open_cuda_plugin(int device_index) {
                 "GPU " + std::to_string(device_index), "a GPU that runs Argosy's code", problem,
                 "update the driver, rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu");
   try {
+    // Sums of products have one order, and are never rounded to bf16 on the way.
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false, /*allow_splitk=*/true);
     at::globalContext().lazyInitDevice(at::kCUDA);  // before that, its allocator answers no question about a device
   } catch (const c10::Error& error) {
     throw_claim(Fault::device,

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -40,7 +41,9 @@ at::Tensor relative_bias(const at::Tensor& table, std::int64_t queries, std::int
 void relative_bias_backward(const at::Tensor& dbias, std::int64_t keys, bool bidirectional, const at::Tensor& dtable,
                             bool accumulate) {
   if (!accumulate) dtable.zero_();
-  dtable.index_add_(0, buckets(dbias.size(1), keys, bidirectional, dbias.device()), dbias.t().contiguous());
+  const at::Tensor bucket = buckets(dbias.size(1), keys, bidirectional, dbias.device()).unsqueeze(0),
+                   row = at::arange(dtable.size(0), bucket.options()).unsqueeze(1);
+  dtable.add_(at::matmul(row.eq(bucket).to(at::kFloat), dbias.t()));  // a GPU adds by index in no order
 }
 
 }  // namespace argosy::kernels

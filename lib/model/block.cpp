@@ -145,7 +145,8 @@ at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, con
                         : AttentionMask{.key_lengths = {},
                                         .segments = optional(inputs.segments),
                                         .causal = true,
-                                        .window = shape_.window.value_or(0)};
+                                        .window = shape_.window.value_or(0),
+                                        .documents = inputs.documents};
   if (!encoder_ && shape_.prefix_lm) saved.mask.prompts = optional(inputs.prompts);
   const std::int64_t heads = shape_.heads, kv = shape_.kv_heads, length = positions_of(saved);
   saved.mask.bias = position_bias(length, length);

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/attention.hpp"
 #include "partition/flat_space.hpp"
 #include "spec/model_spec.hpp"
 
@@ -87,6 +89,7 @@ struct Inputs {
   at::Tensor source_positions, positions;  // int64 [rows, S], [rows, T], of examples that are shifted, and of packed
                                            // rows, in their document; undefined: 0, 1, 2, …
   at::Tensor segments;                     // of packed rows: number of the document; undefined: one document
+  std::optional<kernels::Documents> documents;  // the same for a GPU (kernels::AttentionMask)
   at::Tensor prompts;  // with prefix_lm, int64 [rows, T]: where the prompt around a position ends, outside one 0;
                        // undefined: no prompts
 };

@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -19,12 +20,29 @@
 namespace argosy::train {
 namespace {
 
+/// From pinned memory the copy runs behind the kernels of earlier work; the allocator keeps the buffer until it is
+/// done.
+at::Tensor moved_to(const at::Tensor& host, c10::Device device) {
+  return device.is_cpu() ? host : host.pin_memory().to(device, /*non_blocking=*/true);
+}
+
 at::Tensor ids_of(const std::vector<std::int64_t>& ids, at::IntArrayRef shape, c10::Device device) {
   if (ids.empty()) return {};
-  const at::Tensor view = at::from_blob(const_cast<std::int64_t*>(ids.data()), shape, at::kLong);
-  // From pinned memory the copy runs behind the kernels of earlier work; the allocator keeps the buffer until it is
-  // done.
-  return device.is_cpu() ? view : view.pin_memory().to(device, /*non_blocking=*/true);
+  return moved_to(at::from_blob(const_cast<std::int64_t*>(ids.data()), shape, at::kLong), device);
+}
+
+kernels::Documents documents_of(const data::Batch& batch, c10::Device device) {
+  const std::int64_t width = batch.target_width, end = std::ssize(batch.segments);
+  std::vector<std::int32_t> begins;
+  kernels::Documents documents;
+  for (std::int64_t i = 0; i <= end; ++i) {
+    const auto at = batch.segments.begin() + i;
+    if (i < end && i % width != 0 && at[0] == at[-1]) continue;
+    if (i > 0) documents.longest = std::max<std::int64_t>(documents.longest, i - begins.back());
+    begins.push_back(narrow<std::int32_t>(i));
+  }
+  documents.begins = moved_to(at::tensor(begins, at::kInt), device);
+  return documents;
 }
 
 void* const kComputeStream = nullptr;  // LibTorch's own on a GPU: the default one
@@ -59,6 +77,7 @@ model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
   inputs.source_positions = ids_of(batch.source_positions, {rows, s}, device);
   inputs.positions = ids_of(batch.positions, {rows, t}, device);
   inputs.segments = ids_of(batch.segments, {rows, t}, device);
+  if (!batch.segments.empty() && !device.is_cpu()) inputs.documents = documents_of(batch, device);
   inputs.prompts = ids_of(batch.prompts, {rows, t}, device);
   return inputs;
 }

@@ -71,6 +71,34 @@ struct ActivationBackwardCall {
   bool bf16;
 };
 
+/// What random halves are drawn by (kernels::DropoutKey).
+struct RandomCounter {
+  std::uint64_t seed;
+  std::uint32_t site, step, micro_batch;
+};
+
+/// As kernels::dropout_add. base, bias: or null; threshold: halves below drop their element; scale: of those kept.
+struct DropoutAddCall {
+  static constexpr const char* entry = "argosy_cuda_dropout_add";
+  const void *base, *branch, *bias;
+  void* y;
+  std::int64_t n, width;
+  std::uint32_t threshold;
+  float scale;
+  RandomCounter random;
+  bool bf16;
+};
+
+/// As kernels::add_noise_.
+struct AddNoiseCall {
+  static constexpr const char* entry = "argosy_cuda_add_noise";
+  void* x;
+  const float* scales;
+  std::int64_t n, width;
+  RandomCounter random;
+  bool bf16;
+};
+
 /// As kernels::rope_. Strides are in elements; positions: or null.
 struct RopeCall {
   static constexpr const char* entry = "argosy_cuda_rope";
@@ -100,6 +128,19 @@ struct RowSumsCall {
   const double* values;
   double* sums;
   std::int64_t rows, columns;
+};
+
+/// As kernels::embedding. position_table, positions: or null.
+struct EmbeddingCall {
+  static constexpr const char* entry = "argosy_cuda_embedding";
+  const std::int64_t* ids;
+  const void* table;
+  const float* position_table;
+  const std::int64_t* positions;
+  void* y;
+  std::int64_t n, width, length, offset;
+  float scale;
+  bool bf16;
 };
 
 /// As kernels::embedding_backward, but that rows without an id are left alone. ids [n]: sorted; order [n]: the places
@@ -139,6 +180,15 @@ struct AdamwStochasticCall {
   AdamwFactors factors;
   std::uint64_t seed;
   std::uint32_t parameter, step;
+};
+
+/// As kernels::ema_; rate: 1 - decay.
+struct EmaCall {
+  static constexpr const char* entry = "argosy_cuda_ema";
+  float* mean;
+  const float *values, *coefficient;
+  std::int64_t n;
+  float rate;
 };
 
 /// As kernels::sum_of_squares. parts: [square_parts(n)] to work in.

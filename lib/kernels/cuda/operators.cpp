@@ -24,22 +24,13 @@ void run_entry(int (*entry)(const void* call, void* stream), const void* call, c
 }
 
 void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  if (b.scales.defined() || (options.accumulate && options.bias)) return plain::gemm(a, b, c, options);
   at::Tensor out = c;
-  if (c.scalar_type() == a.scalar_type() && !options.bias) {
-    if (options.accumulate) {
-      at::addmm_out(out, c, a, b.data);
-    } else {
-      at::mm_out(out, a, b.data);
-    }
-    return;
-  }
-  const at::Tensor product = options.bias                         ? at::addmm(*options.bias, a, b.data)
-                             : a.scalar_type() == c.scalar_type() ? at::mm(a, b.data)
-                                                                  : at::mm(a, b.data, c.scalar_type());
-  if (options.accumulate) {
-    c.add_(product);
-  } else {
-    c.copy_(product);
+  const OptionalTensor added = options.accumulate ? OptionalTensor(c) : options.bias;
+  if (c.scalar_type() == a.scalar_type()) {
+    added ? at::addmm_out(out, *added, a, b.data) : at::mm_out(out, a, b.data);
+  } else {  // the product itself writes fp32
+    added ? at::addmm_out(out, *added, a, b.data, c.scalar_type()) : at::mm_out(out, a, b.data, c.scalar_type());
   }
 }
 
@@ -107,6 +98,49 @@ void column_sum(const at::Tensor& x_in, const at::Tensor& out, bool accumulate) 
         x);
 }
 
+namespace {
+
+RandomCounter counter_of(const DropoutKey& key) {
+  return {key.seed, static_cast<std::uint32_t>(key.site), static_cast<std::uint32_t>(key.step),
+          static_cast<std::uint32_t>(key.micro_batch)};
+}
+
+}  // namespace
+
+at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_in, double p, const DropoutKey& key,
+                       const OptionalTensor& bias) {
+  const at::Tensor branch = branch_in.contiguous();
+  const OptionalTensor base = base_in ? OptionalTensor(base_in->contiguous()) : std::nullopt;
+  const auto type = branch.scalar_type();
+  at::Tensor y = at::empty_like(branch);
+  const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
+  start(DropoutAddCall{.base = values_of(base, type),
+                       .branch = branch.const_data_ptr(),
+                       .bias = values_of(bias, type),
+                       .y = y.mutable_data_ptr(),
+                       .n = branch.numel(),
+                       .width = branch.size(-1),
+                       .threshold = threshold,
+                       .scale = static_cast<float>(65536.0 / (65536.0 - threshold)),
+                       .random = counter_of(key),
+                       .bf16 = is_bf16(branch)},
+        branch);
+  return y;
+}
+
+void add_noise_(const at::Tensor& x, const at::Tensor& scales, const DropoutKey& key) {
+  const std::int64_t n = x.numel(), width = x.size(-1);
+  ARGOSY_CHECK(x.is_contiguous() && scales.is_contiguous() && scales.numel() * width == n,
+               "{} scales for {} elements in rows of {}", scales.numel(), n, width);
+  start(AddNoiseCall{.x = x.mutable_data_ptr(),
+                     .scales = floats_of(scales),
+                     .n = n,
+                     .width = width,
+                     .random = counter_of(key),
+                     .bf16 = is_bf16(x)},
+        x);
+}
+
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {
   ARGOSY_CHECK(u.is_contiguous() && y.is_contiguous(), "activation works on whole rows");
   start(ActivationCall{.u = u.mutable_data_ptr(),
@@ -159,6 +193,28 @@ void rope_(const at::Tensor& x, const OptionalTensor& positions_in, std::int64_t
                  .inverse = inverse,
                  .bf16 = is_bf16(x)},
         x);
+}
+
+at::Tensor embedding(const at::Tensor& ids_in, const at::Tensor& table, double scale,
+                     const OptionalTensor& position_table, const OptionalTensor& positions_in, std::int64_t offset) {
+  ARGOSY_CHECK(table.is_contiguous() && (!position_table || position_table->is_contiguous()),
+               "embedding reads whole rows");
+  const at::Tensor ids = ids_in.contiguous();
+  const OptionalTensor positions = positions_in ? OptionalTensor(positions_in->contiguous()) : std::nullopt;
+  at::Tensor y = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
+  start(EmbeddingCall{.ids = integers_of(ids),
+                      .table = table.const_data_ptr(),
+                      .position_table = static_cast<const float*>(values_of(position_table, at::kFloat)),
+                      .positions = positions ? integers_of(*positions) : nullptr,
+                      .y = y.mutable_data_ptr(),
+                      .n = ids.numel(),
+                      .width = table.size(1),
+                      .length = ids.size(1),
+                      .offset = offset,
+                      .scale = static_cast<float>(scale),
+                      .bf16 = is_bf16(table)},
+        table);
+  return y;
 }
 
 void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids, double scale, const at::Tensor& dtable,
@@ -229,6 +285,17 @@ void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at:
                             .parameter = static_cast<std::uint32_t>(rounding.parameter),
                             .step = static_cast<std::uint32_t>(options.step)},
         weights);
+}
+
+void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+  ARGOSY_CHECK(mean.is_contiguous() && values.is_contiguous() && mean.numel() == values.numel(),
+               "ema_ works on flat slices");
+  start(EmaCall{.mean = floats_of(mean),
+                .values = floats_of(values),
+                .coefficient = floats_of(coefficient),
+                .n = mean.numel(),
+                .rate = static_cast<float>(1 - decay)},
+        mean);
 }
 
 at::Tensor sum_of_squares(const at::Tensor& x) {

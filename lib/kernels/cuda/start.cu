@@ -37,6 +37,7 @@ extern "C" int argosy_cuda_start(int device, char* problem, std::size_t capacity
   bool right = false;
   const cudaError_t status = run_squares(device, right);
   if (status == cudaSuccess && right) return 0;
+  cudaGetLastError();  // so that a later call does not find it
   std::snprintf(problem, capacity, "%s",
                 status == cudaSuccess ? "a kernel computed wrong values" : cudaGetErrorString(status));
   return 1;

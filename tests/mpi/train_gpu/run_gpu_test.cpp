@@ -16,6 +16,7 @@ class RunOnGpu : public testing::Test {
  protected:
   void SetUp() override {
     if (comm::any_of(world(), kernels::gpu_count() == 0)) GTEST_SKIP() << "no GPU";
+    kernels::open_cuda_plugin();  // LibTorch does not see a GPU later, once it has computed without
   }
   [[nodiscard]] plan::RunConfig config(const std::string& name, const std::string& device,
                                        plan::PrecisionMode mode) const {

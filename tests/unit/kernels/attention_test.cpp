@@ -136,6 +136,34 @@ TEST(AttentionMask, PromptsAreSeenInBothDirections) {
   }
 }
 
+/// More scores than the reference keeps at a time.
+TEST(AttentionReference, PartsOfTheQueriesGiveTheWhole) {
+  const std::int64_t length = 2500, heads = 4, documents = 500;
+  ASSERT_GT(length * length * heads * 4, plain::score_bytes);
+  const at::Tensor packed = values({1, length, heads + 2, 8}), dout = values({1, length, heads, 8}, at::kFloat, 2);
+  const at::Tensor q = packed.narrow(2, 0, heads), k = packed.narrow(2, heads, 1), v = packed.narrow(2, heads + 1, 1);
+  const at::Tensor place = at::arange(length), end = place.floor_divide(documents) * documents + 100;
+  const AttentionMask mask{.key_lengths = {},
+                           .segments = place.floor_divide(documents).view({1, length}),
+                           .causal = true,
+                           .window = 130,
+                           .bias = values({heads, 2 * length - 1}, at::kFloat, 3),
+                           .prompts = end.masked_fill(place.ge(end), 0).view({1, length})};
+  const auto [out, lse] = attention(q, k, v, mask, 0.3);
+  const auto [out2, lse2] = plain::attention(q, k, v, mask, 0.3);
+  EXPECT_LT(distance(out2, out), 1e-5);
+  EXPECT_LT(distance(lse2, lse), 1e-5);
+  std::array<at::Tensor, 2> d{poisoned(packed.sizes()), poisoned(packed.sizes())},
+      dbias{poisoned(mask.bias->sizes()), poisoned(mask.bias->sizes())};
+  for (const int i : {0, 1}) {
+    (i == 0 ? kernels::attention_backward : plain::attention_backward)(
+        dout, q, k, v, out, lse, mask, 0.3, d[i].narrow(2, 0, heads), d[i].narrow(2, heads, 1),
+        d[i].narrow(2, heads + 1, 1), dbias[i]);
+  }
+  EXPECT_LT(distance(d[1], d[0]), 2e-5);
+  EXPECT_LT(distance(dbias[1], dbias[0]), 2e-5);
+}
+
 /// One row and one key head: queries and keys are cut into parts for the threads.
 TEST(AttentionThreads, BitsDoNotDependOnTheirNumber) {
   const int before = at::get_num_threads();

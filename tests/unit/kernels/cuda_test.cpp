@@ -9,9 +9,11 @@
 #include <sys/mman.h>
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/flash.hpp"
 #include "kernels/cuda/start.hpp"
 #include "kernels/device_table.hpp"
 #include "unit/kernels/compare.hpp"
@@ -20,6 +22,7 @@ namespace argosy::test {
 namespace {
 
 using namespace kernels;
+using kernels::cuda::is_flash, kernels::cuda::Sequences, kernels::cuda::sequences_of;
 using spec::Activation;
 
 void* emulated_kernels() {
@@ -153,6 +156,47 @@ TEST_P(Cuda, RopeEqualsPlain) {
       EXPECT_TRUE(at::equal(packed.select(2, 0), packed2.select(2, 0)));
     }
     cuda::rope_(values({0, 3, 5, size}, type), std::nullopt, 0, waves, false);
+  }
+}
+
+TEST_P(Cuda, DropoutAddEqualsPlain) {
+  const DropoutKey key{.seed = 7ULL << 40 | 9, .step = 3, .micro_batch = 2, .site = 1LL << 30 | 4};
+  for (const auto& [rows, width] : {std::pair{0, 8}, {1, 1}, {70, 29}, {7, 64}, {3, 2320}}) {
+    for (const double p : {0.0, 0.1, 0.9}) {
+      const at::Tensor branch = odd({rows, width}), base = values({rows, width}, type, 2);
+      for (const OptionalTensor& bias : {OptionalTensor(), OptionalTensor(values({width}, type, 3))}) {
+        for (const OptionalTensor& under : {OptionalTensor(), OptionalTensor(base)}) {
+          const at::Tensor y = cuda::dropout_add(under, branch, p, key, bias);
+          expect_alike(y, plain::dropout_add(under, branch, p, key, bias), 1e-6, std::to_string(width).c_str());
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Cuda, NoiseEqualsPlain) {
+  const DropoutKey key{.seed = 7ULL << 40 | 9, .step = 3, .micro_batch = 2, .site = 4};
+  for (const auto& [rows, width] : {std::pair{0, 8}, {1, 1}, {70, 29}, {7, 64}, {3, 2320}}) {
+    const at::Tensor x = values({rows, width}, type), x2 = x.clone(), scales = values({rows}, at::kFloat, 2);
+    cuda::add_noise_(x, scales, key);
+    plain::add_noise_(x2, scales, key);
+    expect_alike(x, x2, 1e-6, std::to_string(width).c_str());
+  }
+}
+
+TEST_P(Cuda, EmbeddingEqualsPlain) {
+  const at::Tensor ids = at::tensor({4, 1, 4, 0, 9, 4, 2, 9}, at::kLong).view({2, 4}),
+                   positions = at::tensor({0, 1, 2, 0, 1, 2, 3, 11}, at::kLong).view({2, 4});
+  for (const std::int64_t width : {5, 24, 2056}) {
+    const at::Tensor table = values({10, width}, type), places = values({12, width}, at::kFloat, 2);
+    const auto both = [&](const OptionalTensor& of, const OptionalTensor& at, std::int64_t offset) {
+      expect_alike(cuda::embedding(ids, table, 4.9, of, at, offset), plain::embedding(ids, table, 4.9, of, at, offset),
+                   1e-6, std::to_string(width).c_str());
+    };
+    both({}, {}, 0);
+    both(places, {}, 7);
+    both(places, positions, 0);
+    EXPECT_EQ(cuda::embedding(ids.narrow(0, 0, 0), table, 1, {}, {}, 0).numel(), 0);
   }
 }
 
@@ -307,6 +351,20 @@ TEST_F(CudaOptimizer, StochasticUpdatesHaveTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(CudaOptimizer, EmaEqualsPlain) {
+  for (const std::int64_t n : {0, 1, 1037, 4096}) {
+    for (const std::int64_t skipped : {0, 1}) {
+      for (const float clip : {0.3F, -1.0F}) {
+        const at::Tensor mean = values({n + skipped}).slice(0, skipped), mean2 = mean.clone(),
+                         x = values({n + skipped}, at::kFloat, 2).slice(0, skipped);
+        cuda::ema_(mean, x, at::tensor({clip}), 0.9);
+        plain::ema_(mean2, x, at::tensor({clip}), 0.9);
+        expect_alike(mean, mean2, clip < 0 ? 0 : 1e-6, "mean");
+      }
+    }
+  }
+}
+
 TEST_F(CudaOptimizer, SumOfSquaresEqualsPlain) {
   for (const std::int64_t n : {0, 1, 1000, 65536, 200001}) {
     for (const std::int64_t skipped : {0, 1}) {
@@ -428,6 +486,23 @@ TEST_F(CudaFarAway, LastRowOfTheEmbeddingTableAndLastPartOfSums) {
   EXPECT_NEAR(squares[square_parts(many) - 1], last.square().sum().item<double>(), 1e-3);
 }
 
+TEST_F(CudaFarAway, LastElementsOfDropoutAndMeans) {
+  auto* const x = array<std::uint16_t>(many);
+  const at::Tensor all = at_place(x, many).view({many / 64, 64}), tail = all.narrow(0, many / 64 - 4, 4),
+                   ones = values({4, 64}, at::kBFloat16);
+  tail.copy_(ones);
+  run_blocks_from((many + 2047) / 2048 - 1);
+  cuda::add_noise_(all, at::ones({1}).expand({many / 64}).contiguous(), {1, 2, 3, 4});
+  const at::Tensor noise = tail.to(at::kFloat) - ones.to(at::kFloat);
+  EXPECT_NEAR(noise.square().mean().item<double>(), 1.0 / 3, 0.1);
+
+  float *const mean = array<float>(many), *const value = array<float>(many);
+  const auto end = [](float* of) { return at::from_blob(of + many - 300, {300}); };
+  end(value).copy_(values({300}));
+  cuda::ema_(at::from_blob(mean, {many}), at::from_blob(value, {many}), at::ones({1}), 0.75);
+  expect_alike(end(mean), values({300}) * 0.25, 1e-6, "mean");
+}
+
 TEST_F(CudaFarAway, LastElementsOfASlice) {
   const AdamwOptions options{.lr = 1e-2, .step = 1};
   float *const master = array<float>(many), *const m = array<float>(many), *const v = array<float>(many),
@@ -447,6 +522,61 @@ TEST_F(CudaFarAway, LastElementsOfASlice) {
   cuda::adamw_stochastic_(at_place(weights, many), all(m), all(v), all(gradient), at::ones({1}), options, rounding);
   const at::Tensor tail = at_place(weights, many).narrow(0, many - 256, 256);
   EXPECT_GT(tail.ne(0).sum().item<std::int64_t>(), 200);
+}
+
+/// Each query's keys by the sequences that flash attention would get, row by row; 'causal' within a sequence.
+std::vector<std::string> seen_in(const Sequences& cut, std::int64_t queries, std::int64_t keys, bool causal) {
+  const auto number = [](const at::Tensor& of, std::int64_t i) { return std::int64_t{of[i].item<int>()}; };
+  std::vector<std::string> seen(static_cast<std::size_t>(queries), std::string(static_cast<std::size_t>(keys), '.'));
+  EXPECT_EQ(cut.queries.scalar_type(), at::kInt);
+  for (std::int64_t s = 0; s + 1 < cut.queries.size(0); ++s) {
+    const std::int64_t q0 = number(cut.queries, s), q1 = number(cut.queries, s + 1), k0 = number(cut.keys, s),
+                       k1 = number(cut.keys, s + 1);
+    EXPECT_LE(q1 - q0, cut.longest_query);
+    EXPECT_LE(k1 - k0, cut.longest_key);
+    for (std::int64_t i = q0; i < q1; ++i)
+      for (std::int64_t j = k0; j < (causal ? k1 - (q1 - i) + 1 : k1); ++j)
+        seen.at(static_cast<std::size_t>(i)).at(static_cast<std::size_t>(j)) = '1';
+  }
+  return seen;
+}
+
+/// What the host part of attention on a GPU hands to LibTorch; LibTorch's own operators run on GPUs alone.
+TEST(CudaAttention, ItsSequencesSayWhatTheMaskSays) {
+  const at::Tensor q = at::zeros({2, 3, 2, 8}, at::kBFloat16), k = at::zeros({2, 4, 2, 8}, at::kBFloat16);
+  const AttentionMask padded{.key_lengths = at::tensor({4, 1}, at::kLong), .segments = {}};
+  ASSERT_TRUE(is_flash(q, k, padded));
+  const std::vector<std::string> two_rows = {"1111....", "1111....", "1111....", "....1...", "....1...", "....1..."};
+  EXPECT_EQ(seen_in(sequences_of(q, k, padded).value(), 6, 8, false), two_rows);
+
+  const at::Tensor x = at::zeros({2, 4, 2, 8}, at::kBFloat16);
+  AttentionMask packed{
+      .key_lengths = {}, .segments = at::tensor({0, 0, 1, 1, 1, 1, 1, -1}, at::kLong).view({2, 4}), .causal = true};
+  ASSERT_TRUE(is_flash(x, x, packed));
+  const std::vector<std::string> documents = {"1.......", "11......", "..1.....", "..11....",
+                                              "....1...", "....11..", "....111.", ".......1"};
+  EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
+  packed.documents = Documents{at::tensor({0, 2, 4, 7, 8}, at::kInt), 3};
+  EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
+  EXPECT_FALSE(sequences_of(x, x, {.key_lengths = {}, .segments = {}, .causal = true}));
+}
+
+TEST(CudaAttention, WhatFlashDoesNotHaveIsLeftToTheReference) {
+  const at::Tensor x = at::zeros({1, 4, 2, 8}, at::kBFloat16);
+  const AttentionMask causal{.key_lengths = {}, .segments = {}, .causal = true};
+  EXPECT_TRUE(is_flash(x, x, causal));
+  EXPECT_FALSE(is_flash(x.to(at::kFloat), x.to(at::kFloat), causal));
+  EXPECT_FALSE(is_flash(x.narrow(3, 0, 4), x.narrow(3, 0, 4), causal));
+  EXPECT_FALSE(is_flash(x.narrow(1, 0, 0), x, causal));
+  const auto with = [&](auto change) {
+    AttentionMask mask = causal;
+    change(mask);
+    return is_flash(x, x, mask);
+  };
+  EXPECT_FALSE(with([](AttentionMask& mask) { mask.bias = at::zeros({2, 7}); }));
+  EXPECT_FALSE(with([](AttentionMask& mask) { mask.prompts = at::zeros({1, 4}, at::kLong); }));
+  EXPECT_FALSE(with([](AttentionMask& mask) { mask.key_lengths = at::tensor({3}, at::kLong); }));
+  EXPECT_TRUE(with([](AttentionMask& mask) { mask.window = 2; }));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/activation.ipp"
 #include "kernels/cuda/cross_entropy.ipp"
+#include "kernels/cuda/elementwise.ipp"
 #include "kernels/cuda/embedding.ipp"
 #include "kernels/cuda/norm.ipp"
 #include "kernels/cuda/optimizer.ipp"
