@@ -3,18 +3,23 @@
 // sizes.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_cudnn_attention_forward.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include "core/error.hpp"
+#include "kernels/cuda/entries.hpp"
 #include "kernels/cuda/flash.hpp"
 #include "kernels/device_table.hpp"
+#include "kernels/plugin.hpp"
 
 namespace argosy::kernels::cuda {
 
@@ -63,11 +68,39 @@ struct Window {
   }
 };
 
+bool is_causal(const AttentionMask& mask) { return mask.causal || mask.window > 0; }
+
+GpuTraits traits_of(c10::Device device) {
+  static const auto ask = reinterpret_cast<CudaTraits>(plugin_entry(cuda_traits_name));
+  GpuTraits traits{};
+  if (const int code = ask(device.index(), &traits); code != 0)
+    throw_error(Fault::device, cuda_traits_name, "the GPU's properties", "CUDA error " + std::to_string(code));
+  return traits;
+}
+
+/// cuDNN computes long rows faster than flash attention from Hopper on. It prepares itself for each shape anew, so
+/// short rows, which come in many lengths, are not given to it.
+bool is_for_cudnn(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask) {
+  constexpr std::int64_t least_length = 1024, most_size = 128;
+  return mask.causal && mask.window == 0 && q.size(1) == k.size(1) && q.size(1) >= least_length &&
+         q.size(3) <= most_size && traits_of(q.device()).generation >= 9;
+}
+
+std::tuple<at::Tensor, at::Tensor> cudnn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                   double scale) {
+  const auto result = at::_cudnn_attention_forward(
+      q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*attn_bias=*/std::nullopt, /*cum_seq_q=*/std::nullopt,
+      /*cum_seq_k=*/std::nullopt, q.size(1), k.size(1), /*compute_log_sumexp=*/true, /*dropout_p=*/0,
+      /*is_causal=*/true, /*return_debug_mask=*/false, std::optional<double>(scale));
+  return {std::get<0>(result).transpose(1, 2).contiguous(),
+          std::get<1>(result).view({q.size(0), q.size(2), q.size(1)})};
+}
+
 }  // namespace
 
 bool is_flash(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask) {
   constexpr std::int64_t most_size = 256;
-  const bool causal = mask.causal || mask.window > 0;
+  const bool causal = is_causal(mask);
   return q.scalar_type() == at::kBFloat16 && q.size(3) % 8 == 0 && q.size(3) <= most_size && q.numel() > 0 &&
          k.numel() > 0 && !mask.bias && !mask.prompts && (!mask.key_lengths || (!causal && !mask.segments)) &&
          (!mask.segments || (causal && q.size(1) == k.size(1)));
@@ -77,19 +110,34 @@ std::optional<Sequences> sequences_of(const at::Tensor& q, const at::Tensor& k, 
   if (mask.key_lengths) return seen_and_other(*mask.key_lengths, q.size(1), k.size(1));
   if (!mask.segments) return std::nullopt;
   const Documents documents = mask.documents ? *mask.documents : find_documents(*mask.segments);
+  if (documents.begins.numel() == q.size(0) + 1) return std::nullopt;  // one in each row
   return Sequences{documents.begins, documents.begins, documents.longest, documents.longest};
+}
+
+std::int64_t filling_heads(std::int64_t sequences, std::int64_t heads, std::int64_t multiprocessors) {
+  const auto time_with = [&](std::int64_t added) {
+    const std::int64_t units = sequences * (heads + added), parts = (multiprocessors + units - 1) / units;
+    const std::int64_t waves = (units * parts + multiprocessors - 1) / multiprocessors;
+    return static_cast<double>(waves) / static_cast<double>(parts);
+  };
+  std::int64_t best = 0;
+  for (std::int64_t added = 1; added <= heads / 8; ++added) {
+    if (time_with(added) < time_with(best)) best = added;
+  }
+  return best;
 }
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const AttentionMask& mask, double scale) {
   if (!is_flash(q, k, mask)) return plain::attention(q, k, v, mask, scale);
   const std::optional<Sequences> cut = sequences_of(q, k, mask);
+  if (!cut && is_for_cudnn(q, k, mask)) return cudnn_attention(q, k, v, scale);
   const auto rows = [&](const at::Tensor& x) { return cut ? x.flatten(0, 1) : x; };
   const Window window(mask);
   const auto result = at::_flash_attention_forward(
       rows(q), rows(k), rows(v), cut ? OptionalTensor(cut->queries) : std::nullopt,
       cut ? OptionalTensor(cut->keys) : std::nullopt, cut ? cut->longest_query : q.size(1),
-      cut ? cut->longest_key : k.size(1), /*dropout_p=*/0, mask.causal || mask.window > 0, /*return_debug_mask=*/false,
+      cut ? cut->longest_key : k.size(1), /*dropout_p=*/0, is_causal(mask), /*return_debug_mask=*/false,
       std::optional<double>(scale), std::optional(window.before), std::optional(window.after));
   return {std::get<0>(result).view(q.sizes()), std::get<1>(result)};
 }
@@ -99,17 +147,36 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
                         const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const OptionalTensor& dbias) {
   if (!is_flash(q, k, mask)) return plain::attention_backward(dout, q, k, v, out, lse, mask, scale, dq, dk, dv, dbias);
   const std::optional<Sequences> cut = sequences_of(q, k, mask);
+  const std::int64_t heads = q.size(2), kv_heads = k.size(2),
+                     added = cut ? 0 : filling_heads(q.size(0), heads, traits_of(q.device()).multiprocessors);
   const auto rows = [&](const at::Tensor& x) { return cut ? x.flatten(0, 1) : x; };
+  // Added heads are zero, and so are their gradients.
+  const auto filled = [&](const at::Tensor& x) {
+    if (added == 0) return rows(x);
+    const at::Tensor wide = at::zeros({x.size(0), x.size(1), heads + added, x.size(3)}, x.options());
+    const at::Tensor own = wide.narrow(2, 0, heads).unflatten(2, {x.size(2), heads / x.size(2)});
+    own.copy_(x.unsqueeze(3).expand(own.sizes()));
+    return wide;
+  };
+  const at::Tensor sums = added == 0 ? lse : at::constant_pad_nd(lse, {0, 0, 0, added});
   const Window window(mask);
   const InOneOrder in_one_order;
   const auto [dquery, dkey, dvalue] = at::_flash_attention_backward(
-      rows(dout.contiguous()), rows(q), rows(k), rows(v), rows(out), lse, cut ? cut->queries : at::Tensor(),
+      filled(dout), filled(q), filled(k), filled(v), filled(out), sums, cut ? cut->queries : at::Tensor(),
       cut ? cut->keys : at::Tensor(), cut ? cut->longest_query : q.size(1), cut ? cut->longest_key : k.size(1),
-      /*dropout_p=*/0, mask.causal || mask.window > 0, /*rng_state=*/at::Tensor(), /*unused=*/at::Tensor(),
+      /*dropout_p=*/0, is_causal(mask), /*rng_state=*/at::Tensor(), /*unused=*/at::Tensor(),
       std::optional<double>(scale), std::optional(window.before), std::optional(window.after));
-  dq.copy_(dquery.view(dq.sizes()));
-  dk.copy_(dkey.view(dk.sizes()));
-  dv.copy_(dvalue.view(dv.sizes()));
+  const auto give = [&](const at::Tensor& to, const at::Tensor& x) {
+    if (added == 0) {
+      to.copy_(x.view(to.sizes()));
+    } else {
+      const at::Tensor own = x.narrow(2, 0, heads);
+      to.copy_(to.size(2) == heads ? own : own.unflatten(2, {kv_heads, heads / kv_heads}).sum(3, false, at::kFloat));
+    }
+  };
+  give(dq, dquery);
+  give(dk, dkey);
+  give(dv, dvalue);
 }
 
 }  // namespace argosy::kernels::cuda

@@ -13,6 +13,15 @@ inline constexpr const char* cuda_start_name = "argosy_cuda_start";
 /// Makes `device` current and runs a kernel on it. Returns 0, or leaves one line in `problem` [capacity].
 using CudaStart = int (*)(int device, char* problem, std::size_t capacity);
 
+inline constexpr const char* cuda_traits_name = "argosy_cuda_traits";
+
+struct GpuTraits {
+  int multiprocessors, generation;  // generation: 8 for Ampere, 9 for Hopper, …
+};
+
+/// Returns 0 or a cudaError_t.
+using CudaTraits = int (*)(int device, GpuTraits* traits);
+
 /// Starts an operation on `stream` (cudaStream_t). Returns 0 or a cudaError_t.
 template <class Call>
 using CudaEntry = int (*)(const Call* call, void* stream);

@@ -31,6 +31,13 @@ cudaError_t run_squares(int device, bool& right) {
 
 }  // namespace
 
+extern "C" int argosy_cuda_traits(int device, argosy::kernels::GpuTraits* traits) {
+  cudaError_t status = cudaDeviceGetAttribute(&traits->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&traits->generation, cudaDevAttrComputeCapabilityMajor, device);
+  return static_cast<int>(status);
+}
+
 /// See entries.hpp. A toolkit newer than the driver, or a device without our architecture, shows here and not in
 /// step 1.
 extern "C" int argosy_cuda_start(int device, char* problem, std::size_t capacity) {
