@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
            "accept a changed key on resume: data, batch, seed, precision, loss, optimizer.type or .state, tasks")
         ->type_name("KEY")
         ->allow_extra_args(false);
-    app.add_flag("--profile", training.profile, "at the end, print where the time of a step went (rank 0, CPU)");
+    app.add_flag("--profile", training.profile, "at the end, print where the time of a step went (rank 0)");
     app::add_options(app, dry_run);
     bool probes = false;
     app.add_flag("--probe-memory", probes,

@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "spec/gpu_attention.hpp"
+
 namespace argosy::kernels {
 
 namespace plain {
@@ -35,7 +37,7 @@ struct Part {
 template <class Function>
 void for_parts(const at::Tensor& q, const at::Tensor& k, Function&& f) {
   const std::int64_t queries = q.size(1), keys = k.size(1), of_query = q.size(0) * q.size(2) * keys * 4;
-  const std::int64_t most = std::max<std::int64_t>(1, score_bytes / std::max<std::int64_t>(1, of_query));
+  const std::int64_t most = std::max<std::int64_t>(1, spec::score_bytes / std::max<std::int64_t>(1, of_query));
   for (std::int64_t first = 0; first < queries; first += most)
     f(Part{first, std::min(most, queries - first), keys - queries + first});
 }

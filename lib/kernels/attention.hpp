@@ -62,8 +62,7 @@ void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t of
            bool inverse);
 
 namespace plain {
-/// Both compute for so many queries at a time that their scores take at most this many bytes, or for one.
-inline constexpr std::int64_t score_bytes = 64LL << 20;
+/// Both compute for so many queries at a time that their scores take at most spec::score_bytes, or for one.
 decltype(kernels::attention) attention;
 decltype(kernels::attention_backward) attention_backward;
 decltype(kernels::rope_) rope_;

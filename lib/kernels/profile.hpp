@@ -3,14 +3,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 
-/// Where the time of a computation goes, by operation of this module. On a GPU, only the time to start an operation is
-/// seen.
+/// Where the time of a computation goes, by operation of this module. On a GPU it is that between two events of the
+/// stream, before and behind the operation.
 namespace argosy::kernels {
 
 class Profile {
@@ -22,15 +24,16 @@ class Profile {
     double bytes = 0;    // of the tensors that are passed to it and returned
   };
 
-  /// While it lives, the operations of this thread are added to `profile`.
+  /// While it lives, the operations of this thread are added to `profile`. On a GPU, its end waits for them.
   class Recording {
    public:
-    explicit Recording(Profile& profile);
+    explicit Recording(Profile& profile, c10::Device device = c10::kCPU);
     ~Recording();
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
 
    private:
+    Profile& profile_;
     Profile* before_;
   };
 
@@ -60,16 +63,22 @@ class Profile {
     Profile* profile_;
     double outer_s_ = 0, flops_ = 0, bytes_ = 0;
     std::chrono::steady_clock::time_point begin_;
+    std::size_t span_ = 0;  // on a GPU
   };
 
   /// By name.
   [[nodiscard]] const std::map<std::string, Operation>& operations() const noexcept { return operations_; }
 
  private:
+  /// Calls on a GPU whose times are not known yet.
+  struct Spans;
+
   static Profile*& current();
+  void add(const char* name, double seconds, double flops, double bytes);
 
   std::map<std::string, Operation> operations_;
   double inner_s_ = 0;  // of the calls made by the one that runs
+  std::shared_ptr<Spans> spans_;
 };
 
 }  // namespace argosy::kernels

@@ -5,6 +5,7 @@
 
 #include "partition/flat_space.hpp"
 #include "plan/step_plan.hpp"
+#include "spec/gpu_attention.hpp"
 #include "spec/model_spec.hpp"
 
 namespace argosy::plan {
@@ -60,6 +61,26 @@ KeptBlocks kept_blocks(const spec::ModelSpec& spec) {
     if (kept.encoder + kept.decoder > most.encoder + most.decoder) most = kept;
   }
   return most;
+}
+
+/// Bytes that a GPU takes while it computes the gradients of self-attention over these rows.
+double attention_scratch(const spec::Architecture& shape, bool decoder, double positions, double width,
+                         const ActivationChoices& choices) {
+  const spec::Position position = shape.position(!decoder);
+  const bool has_bias = position == spec::Position::t5 || position == spec::Position::alibi;
+  const auto values = [&](std::int64_t heads, double bytes) {
+    return bytes * positions * static_cast<double>(heads * shape.head_size);
+  };
+  if (choices.element_bytes != 2 || has_bias || (decoder && shape.prefix_lm) || !spec::is_flash_head(shape.head_size)) {
+    constexpr double of_scores = 6, of_keys = 4, of_queries = 4;  // in fp32, when there are most
+    return of_scores * static_cast<double>(spec::score_bytes) + values(shape.heads, 4 * (of_keys + of_queries));
+  }
+  const auto sequences = static_cast<std::int64_t>(decoder ? positions / width : 2 * positions / width);
+  if (sequences < 1) return 0;
+  const auto [added, parts] = spec::flash_parts(sequences, shape.heads, choices.multiprocessors);
+  const std::int64_t heads = shape.heads + (decoder ? added : 0);
+  const double sums = values(heads, 4) * static_cast<double>(parts), gradients = 3 * values(heads, 2);
+  return sums + gradients + (decoder && added > 0 ? 5 * values(heads, 2) : 0);
 }
 
 Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.owned - b.owned, a.held - b.held}; }
@@ -233,6 +254,16 @@ ActivationMemory activation_memory(const spec::ModelSpec& spec, const MicroBatch
                            target * ((translation ? 3 : 2) * decoder + final_norm));
   memory.embedding = 2 * bytes * static_cast<double>(shape.width) * (source + target);
   memory.whole_logits = 2 * bytes * target * static_cast<double>(shape.vocabulary.rows);
+  if (choices.multiprocessors > 0 && decoder + encoder > 0) {
+    const bool in_decoder = decoder > 0;
+    const double positions = in_decoder ? target : source, width = in_decoder ? batch.target_width : batch.source_width;
+    const auto kept =
+        block_elements(shape, false, choices.recompute == Recompute::block ? Recompute::none : choices.recompute);
+    const double attention_alone =
+        2.0 * static_cast<double>(shape.width + (shape.heads + shape.kv_heads) * shape.head_size);
+    const double given_back = bytes * positions * (kept.own - attention_alone);
+    memory.attention = std::max(0.0, attention_scratch(shape, in_decoder, positions, width, choices) - given_back);
+  }
   memory.logits = choices.chunk_bytes > 0 ? std::min(static_cast<double>(choices.chunk_bytes), memory.whole_logits)
                                           : memory.whole_logits;
   return memory;

@@ -90,6 +90,7 @@ struct ActivationChoices {
   Recompute recompute = Recompute::none;
   std::int64_t element_bytes = 2;
   std::int64_t chunk_bytes = 0;  // most bytes of logits at one time; 0: no limit
+  int multiprocessors = 0;       // of the GPU; 0: a CPU
 };
 
 /// Bytes kept until the backward pass.
@@ -100,7 +101,9 @@ struct ActivationMemory {
   double embedding = 0;   // embedding and final norm
   double logits = 0;      // and their gradient, those that exist at one time
   double whole_logits = 0;
-  [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits; }
+  /// Of attention's backward pass on a GPU in the last block, beyond what its feed-forward part has given back by then.
+  double attention = 0;
+  [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits + attention; }
 };
 /// Visits before the first one that reads a trained unit have no backward pass and keep nothing.
 [[nodiscard]] ActivationMemory activation_memory(const spec::ModelSpec& spec, const MicroBatch& batch,

@@ -113,10 +113,10 @@ std::int64_t full_length_bytes(const RunConfig& config, const spec::ModelSpec& s
   const SchemePlanner planner{sized, spec, target};
   const StateMemory state = planner.memory(scheme_of(config.sharding)).state;
   const FullRows rows = full_rows(config, spec.architecture, sizes.micro_size);
-  const ActivationMemory kept = activations_of(config, spec, rows.positions());
+  const ActivationMemory kept = activations_of(config, spec, rows.positions(), target.gpu);
   double together = kept.total();
   if (config.sharding.accumulation_order == AccumulationOrder::breadth_first)
-    together += (sizes.accumulation - 1) * (kept.total() - kept.logits - kept.recomputed);
+    together += (sizes.accumulation - 1) * (kept.total() - kept.logits - kept.recomputed - kept.attention);
   const SpaceSizes& spaces = planner.spaces();
   const std::int64_t copy = target.gpu != nullptr ? 0 : 4 * spaces.all.owned + spaces.state.owned;
   return state.state() + copy + std::max(state.scratch + static_cast<std::int64_t>(together), state.translating);

@@ -81,6 +81,7 @@ json::object json_of(const RunPlan& plan) {
         {"embedding_bytes", kept.embedding},
         {"logits_bytes", kept.logits},
         {"whole_logits_bytes", kept.whole_logits},
+        {"attention_bytes", kept.attention},
         {"total_bytes", kept.total()}}},
       {"scheme", chosen.name},
       {"schemes", std::move(schemes)},

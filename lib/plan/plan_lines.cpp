@@ -105,6 +105,7 @@ void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
                         unit.of(kept.total() - kept.logits + kept.whole_logits));
   }
   if (kept.recomputed > 0) line += fmt::format(", a block computed again {:.2f}", unit.of(kept.recomputed));
+  if (kept.attention > 0) line += fmt::format(", attention's backward pass {:.2f}", unit.of(kept.attention));
   lines.push_back(line);
   if (plan.target.gpu == nullptr) return;
   const std::int64_t capacity = capacity_bytes(*plan.target.gpu);

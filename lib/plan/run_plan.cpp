@@ -62,7 +62,7 @@ std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, co
   if (state.state() + state.translating > capacity_bytes(*plan.target.gpu)) return 0;
   const auto left = static_cast<double>(capacity_bytes(*plan.target.gpu) - state.state() - state.scratch);
   const auto fits = [&](std::int64_t micro_size) {
-    return activations_of(config, spec, micro_batch_of(config, micro_size)).total() <= left;
+    return activations_of(config, spec, micro_batch_of(config, micro_size), plan.target.gpu).total() <= left;
   };
   std::int64_t fitting = 0, too_large = 1;
   while (fits(too_large)) {

@@ -63,11 +63,13 @@ MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size) {
   return {.source_positions = side, .target_positions = side, .source_width = width, .target_width = width};
 }
 
-ActivationMemory activations_of(const RunConfig& config, const spec::ModelSpec& spec, const MicroBatch& batch) {
+ActivationMemory activations_of(const RunConfig& config, const spec::ModelSpec& spec, const MicroBatch& batch,
+                                const Gpu* gpu) {
   return activation_memory(spec, batch,
                            {.recompute = config.sharding.recompute,
                             .element_bytes = element_bytes(config),
-                            .chunk_bytes = config.loss.chunk_bytes});
+                            .chunk_bytes = config.loss.chunk_bytes,
+                            .multiprocessors = gpu != nullptr ? gpu->multiprocessors : 0});
 }
 
 SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target)
@@ -78,7 +80,7 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       batch_(micro_batch_of(config, sizes_.micro_size)),
       units_(plan_shape(spec, target.layout, optim::whole_units(config.optimizer, spec))),
       sizes_of_spaces_(space_sizes(spec, target.layout, optim::state_of(config.optimizer))),
-      activations_(activations_of(config, spec, batch_)),
+      activations_(activations_of(config, spec, batch_, target.gpu)),
       state_(state_choices(config)) {
   for (const spec::Unit& unit : spec.units) spaces_.emplace_back(unit.flat(), target.layout);
   costs_.wire = wire_of(config);

@@ -35,8 +35,9 @@ struct SchemePlan {
 
 /// A micro-batch of a rank under `config`.
 [[nodiscard]] MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size);
+/// gpu: nullptr for CPUs, and for a GPU that is not in the table.
 [[nodiscard]] ActivationMemory activations_of(const RunConfig& config, const spec::ModelSpec& spec,
-                                              const MicroBatch& batch);
+                                              const MicroBatch& batch, const Gpu* gpu = nullptr);
 
 /// Plans one configuration on one layout. Keeps references to `config` and `spec`.
 class SchemePlanner {

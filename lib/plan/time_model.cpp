@@ -16,9 +16,9 @@ namespace {
 /// fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak. All are published figures of other
 /// programs; none has been measured with this code.
 constexpr std::array<Gpu, 3> gpus{{
-    {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9, 50e12},
-    {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9, 50e12},
-    {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9, 18e12},
+    {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9, 50e12, 132},
+    {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9, 50e12, 132},
+    {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9, 18e12, 108},
 }};
 
 constexpr double gap_per_unit_s = 150e-6;  // between kernels: 5 ms of a 32-block model's 0.7 s

@@ -39,6 +39,7 @@ struct Gpu {
   Rate inner_bytes_per_s;  // a ring inside the node
   Rate outer_bytes_per_s;  // out of the node, for each GPU of it
   Rate fp32_flops;         // sustained, of matrix products in fp32
+  int multiprocessors = 0;
 };
 struct NamedRate {
   std::string_view key, name, unit;  // the key is that of the JSON of a plan

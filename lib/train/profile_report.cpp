@@ -1,6 +1,9 @@
 #include "train/profile_report.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,21 +52,26 @@ double per_second(double amount, const kernels::Profile::Operation& operation) {
 
 }  // namespace
 
-DeviceRates measure_rates(at::ScalarType type) {
-  constexpr std::int64_t n = 512, elements = 16 << 20;
-  const auto options = at::TensorOptions().dtype(type);
-  const at::Tensor a = at::ones({n, n}, options), c = at::ones({n, n}, at::kFloat);
+DeviceRates measure_rates(at::ScalarType type, c10::Device device) {
+  const std::int64_t n = device.is_cpu() ? 512 : 8192, elements = device.is_cpu() ? 16 << 20 : 256 << 20;
+  const auto options = at::TensorOptions().device(device);
+  const at::Tensor a = at::rand({n, n}, options).to(type), c = at::empty({n, n}, options.dtype(at::kFloat));
   const kernels::PackedMatrix b = kernels::pack_matrix(a);
-  const at::Tensor from = at::ones({elements}, at::kFloat), to = at::ones({elements}, at::kFloat);
-  const double product_s = least_seconds(30, [&] { kernels::gemm(a, b, c); });
-  const double copy_s = least_seconds(5, [&] { to.copy_(from); });
-  return {2.0 * n * n * n / product_s, 2.0 * static_cast<double>(from.nbytes()) / copy_s};
+  const at::Tensor from = at::ones({elements}, options), to = at::ones({elements}, options);
+  const auto wait = [device] {
+    if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  };
+  wait();
+  const auto size = static_cast<double>(n);
+  const double product_s = least_seconds(30, [&] { kernels::gemm(a, b, c), wait(); });
+  const double copy_s = least_seconds(5, [&] { to.copy_(from), wait(); });
+  return {2 * size * size * size / product_s, 2.0 * static_cast<double>(from.nbytes()) / copy_s};
 }
 
 std::vector<std::string> lines_of(const ProfiledSteps& recorded, const DeviceRates& rates) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, recorded.steps));
   std::vector<std::string> lines{
-      fmt::format("profile of rank 0: {} steps of {:.2f} ms; bounds: {:.1f} GFLOP/s (a product in the cache), {:.1f} "
+      fmt::format("profile of rank 0: {} steps of {:.2f} ms; bounds: {:.1f} GFLOP/s (a large product), {:.1f} "
                   "GB/s (a copy in memory)",
                   recorded.steps, 1e3 * recorded.seconds / steps, 1e-9 * rates.flops_per_s, 1e-9 * rates.bytes_per_s),
       fmt::format("  {:<22} {:>10} {:>10} {:>7} {:>9} {:>8} {:>9}", "operation", "calls/step", "ms/step", "share",

@@ -13,11 +13,11 @@ namespace argosy::train {
 
 /// What this process reaches alone, measured now: the bounds that operations are compared with.
 struct DeviceRates {
-  double flops_per_s = 0;  // of a matrix product that fits the cache
+  double flops_per_s = 0;  // of a matrix product, which fits the cache of a CPU
   double bytes_per_s = 0;  // of a copy that does not: bytes read and written
 };
 /// type: fp32 or bf16. Takes about a tenth of a second.
-[[nodiscard]] DeviceRates measure_rates(at::ScalarType type);
+[[nodiscard]] DeviceRates measure_rates(at::ScalarType type, c10::Device device);
 
 /// steps: how many were recorded; seconds: how long they took, all operations included.
 struct ProfiledSteps {

@@ -312,7 +312,7 @@ class Trainer {
     next.tgt_tokens += batches.totals.tgt_tokens;
     next.padded_tokens += batches.totals.padded_tokens;
     std::optional<kernels::Profile::Recording> recording;
-    if (options_.profile && ++steps_taken_ > steps_to_peak) recording.emplace(profiled_.profile);
+    if (options_.profile && ++steps_taken_ > steps_to_peak) recording.emplace(profiled_.profile, run_.device);
     model::LossOptions loss = run_.loss;
     if (next.step <= config_.loss.error_norm_truncation_after) loss.error_norm_truncation = 0;
     const double begin_s = context_.clock.monotonic_s();
@@ -329,6 +329,7 @@ class Trainer {
                     .wants_to_stop = run_.stop->wants_to_stop(),
                     .before_update = [&saver] { saver.before_update(); }});
     if (recording) {
+      recording.reset();
       ++profiled_.steps;
       profiled_.seconds += context_.clock.monotonic_s() - begin_s;
     }
@@ -445,7 +446,7 @@ class Trainer {
     if (!saves.newest.empty()) report.figures["checkpoint"] = saves.newest.string();
     if (profiled_.steps > 0) {
       const DeviceRates rates =
-          measure_rates(config_.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16);
+          measure_rates(config_.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16, run_.device);
       for (const std::string& line : lines_of(profiled_, rates)) context_.log.plain(line);
       report.figures["profile"] = json_of(profiled_, rates);
     }

@@ -20,6 +20,7 @@
 #include "kernels/cuda/flash.hpp"
 #include "kernels/device_table.hpp"
 #include "kernels/plugin.hpp"
+#include "spec/gpu_attention.hpp"
 
 namespace argosy::kernels::cuda {
 
@@ -99,10 +100,9 @@ std::tuple<at::Tensor, at::Tensor> cudnn_attention(const at::Tensor& q, const at
 }  // namespace
 
 bool is_flash(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask) {
-  constexpr std::int64_t most_size = 256;
   const bool causal = is_causal(mask);
-  return q.scalar_type() == at::kBFloat16 && q.size(3) % 8 == 0 && q.size(3) <= most_size && q.numel() > 0 &&
-         k.numel() > 0 && !mask.bias && !mask.prompts && (!mask.key_lengths || (!causal && !mask.segments)) &&
+  return q.scalar_type() == at::kBFloat16 && spec::is_flash_head(q.size(3)) && q.numel() > 0 && k.numel() > 0 &&
+         !mask.bias && !mask.prompts && (!mask.key_lengths || (!causal && !mask.segments)) &&
          (!mask.segments || (causal && q.size(1) == k.size(1)));
 }
 
@@ -112,19 +112,6 @@ std::optional<Sequences> sequences_of(const at::Tensor& q, const at::Tensor& k, 
   const Documents documents = mask.documents ? *mask.documents : find_documents(*mask.segments);
   if (documents.begins.numel() == q.size(0) + 1) return std::nullopt;  // one in each row
   return Sequences{documents.begins, documents.begins, documents.longest, documents.longest};
-}
-
-std::int64_t filling_heads(std::int64_t sequences, std::int64_t heads, std::int64_t multiprocessors) {
-  const auto time_with = [&](std::int64_t added) {
-    const std::int64_t units = sequences * (heads + added), parts = (multiprocessors + units - 1) / units;
-    const std::int64_t waves = (units * parts + multiprocessors - 1) / multiprocessors;
-    return static_cast<double>(waves) / static_cast<double>(parts);
-  };
-  std::int64_t best = 0;
-  for (std::int64_t added = 1; added <= heads / 8; ++added) {
-    if (time_with(added) < time_with(best)) best = added;
-  }
-  return best;
 }
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -148,7 +135,9 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
   if (!is_flash(q, k, mask)) return plain::attention_backward(dout, q, k, v, out, lse, mask, scale, dq, dk, dv, dbias);
   const std::optional<Sequences> cut = sequences_of(q, k, mask);
   const std::int64_t heads = q.size(2), kv_heads = k.size(2),
-                     added = cut ? 0 : filling_heads(q.size(0), heads, traits_of(q.device()).multiprocessors);
+                     added =
+                         cut ? 0
+                             : spec::flash_parts(q.size(0), heads, traits_of(q.device()).multiprocessors).added_heads;
   const auto rows = [&](const at::Tensor& x) { return cut ? x.flatten(0, 1) : x; };
   // Added heads are zero, and so are their gradients.
   const auto filled = [&](const at::Tensor& x) {

@@ -20,9 +20,4 @@ struct Sequences {
 [[nodiscard]] std::optional<Sequences> sequences_of(const at::Tensor& q, const at::Tensor& k,
                                                     const AttentionMask& mask);
 
-/// Heads to add to a backward pass over sequences·heads, so that as few multiprocessors as possible wait. Flash
-/// attention in one order starts about as many blocks as there are multiprocessors, but a multiple of sequences·heads
-/// of them: a few more than there are take twice the time.
-[[nodiscard]] std::int64_t filling_heads(std::int64_t sequences, std::int64_t heads, std::int64_t multiprocessors);
-
 }  // namespace argosy::kernels::cuda

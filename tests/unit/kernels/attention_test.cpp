@@ -11,6 +11,7 @@
 #include <array>
 
 #include "kernels/position_bias.hpp"
+#include "spec/gpu_attention.hpp"
 #include "unit/kernels/compare.hpp"
 
 namespace argosy::test {
@@ -139,7 +140,7 @@ TEST(AttentionMask, PromptsAreSeenInBothDirections) {
 /// More scores than the reference keeps at a time.
 TEST(AttentionReference, PartsOfTheQueriesGiveTheWhole) {
   const std::int64_t length = 2500, heads = 4, documents = 500;
-  ASSERT_GT(length * length * heads * 4, plain::score_bytes);
+  ASSERT_GT(length * length * heads * 4, spec::score_bytes);
   const at::Tensor packed = values({1, length, heads + 2, 8}), dout = values({1, length, heads, 8}, at::kFloat, 2);
   const at::Tensor q = packed.narrow(2, 0, heads), k = packed.narrow(2, heads, 1), v = packed.narrow(2, heads + 1, 1);
   const at::Tensor place = at::arange(length), end = place.floor_divide(documents) * documents + 100;

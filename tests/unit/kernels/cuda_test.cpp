@@ -22,7 +22,7 @@ namespace argosy::test {
 namespace {
 
 using namespace kernels;
-using kernels::cuda::filling_heads, kernels::cuda::is_flash, kernels::cuda::Sequences, kernels::cuda::sequences_of;
+using kernels::cuda::is_flash, kernels::cuda::Sequences, kernels::cuda::sequences_of;
 using spec::Activation;
 
 void* emulated_kernels() {
@@ -567,14 +567,6 @@ TEST(CudaAttention, OneDocumentARowNeedsNoSequences) {
   EXPECT_FALSE(sequences_of(x, x, mask));
   mask.documents = Documents{at::tensor({0, 4, 8}, at::kInt), 4};
   EXPECT_FALSE(sequences_of(x, x, mask));
-}
-
-TEST(CudaAttention, AddedHeadsFillTheMultiprocessors) {
-  EXPECT_EQ(filling_heads(1, 32, 132), 1);  // 33·4 = 132 blocks in place of 32·5 = 160
-  EXPECT_EQ(filling_heads(2, 32, 132), 1);  // 66·2 in place of 64·3
-  EXPECT_EQ(filling_heads(4, 32, 132), 0);  // 128·2 = 256 of 264
-  EXPECT_EQ(filling_heads(1, 7, 132), 0);   // none may be added to so few
-  EXPECT_EQ(filling_heads(100, 32, 132), 0);
 }
 
 TEST(CudaAttention, WhatFlashDoesNotHaveIsLeftToTheReference) {

@@ -160,6 +160,23 @@ TEST(Activations, CountTheStatisticsOfEveryNorm) {
   EXPECT_EQ(plan::activation_memory(shape, batch, {}).statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
 }
 
+TEST(Activations, CountWhatAttentionTakesOnAGpu) {
+  const spec::Architecture shape = shape_of(mistral());
+  const plan::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
+  const auto with = [&](int multiprocessors, std::int64_t bytes, const spec::Architecture& of) {
+    return plan::activation_memory(of, batch, {.element_bytes = bytes, .multiprocessors = multiprocessors}).attention;
+  };
+  EXPECT_EQ(with(0, 2, shape), 0);
+  // 32 heads and one of zeros in 4 parts: sums of each, three gradients, five copies; less the feed-forward's values.
+  const double values = 8192.0 * 33 * 128, given_back = 8192.0 * 2 * (2 * 4096 + 3 * 14336);
+  EXPECT_EQ(with(132, 2, shape), 4 * 4 * values + (3 + 5) * 2 * values - given_back);
+  // fp32 keeps scores of some queries.
+  EXPECT_GT(with(132, 4, shape), 6.0 * (64 << 20));
+  spec::Architecture odd = shape;
+  odd.head_size = 12;
+  EXPECT_GT(with(132, 2, odd), 0);
+}
+
 /// Of 10 source and 6 target positions.
 plan::ActivationMemory kept_with_frozen(std::vector<std::string> patterns, Recompute level = Recompute::none) {
   spec::ModelConfig config = model_config({.width = 8, .ff = 16, .heads = 2, .encoder_layers = 3, .decoder_layers = 2});
