@@ -15,10 +15,10 @@ namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// Where documents lie in rows of S positions, one row after the other.
+/// Where documents lie in rows of S positions, one row after the other: where each begins, and rows·S.
 struct Documents {
-  at::Tensor begins;         // int32 [n + 1] on the device: where each begins; the last is rows·S
-  std::int64_t longest = 0;  // positions
+  std::vector<std::int32_t> begins;
+  at::Tensor on_device;  // the same, int32
 };
 
 /// Which keys a query attends to (sees), and how far away they seem. If causal, query i of T is at position S - T + i.

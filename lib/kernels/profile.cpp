@@ -3,6 +3,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,12 @@ struct Profile::Spans {
   std::size_t running = none;
 };
 
+namespace {
+
+std::atomic<Profile*> of_all_threads = nullptr;
+
+}  // namespace
+
 Profile*& Profile::current() {
   static thread_local Profile* profile = nullptr;
   return profile;
@@ -53,10 +60,12 @@ void Profile::add(const char* name, double seconds, double flops, double bytes) 
 Profile::Recording::Recording(Profile& profile, c10::Device device)
     : profile_(profile), before_(std::exchange(current(), &profile)) {
   profile.spans_ = device.is_cpu() ? nullptr : std::make_shared<Spans>(device);
+  if (!device.is_cpu()) of_all_threads = &profile;
 }
 
 Profile::Recording::~Recording() {
   current() = before_;
+  of_all_threads = nullptr;
   const auto spans = std::exchange(profile_.spans_, nullptr);
   if (spans == nullptr || spans->all.empty()) return;
   spans->stream().synchronize();
@@ -73,6 +82,7 @@ Profile::Recording::~Recording() {
 }
 
 Profile::Call::Call(const char* name) : name_(name), profile_(current()) {
+  if (profile_ == nullptr) profile_ = of_all_threads;
   if (profile_ == nullptr) return;
   if (profile_->spans_ != nullptr) {
     span_ = profile_->spans_->begin(name);

@@ -24,7 +24,8 @@ class Profile {
     double bytes = 0;    // of the tensors that are passed to it and returned
   };
 
-  /// While it lives, the operations of this thread are added to `profile`. On a GPU, its end waits for them.
+  /// While it lives, the operations of this thread are added to `profile`. On a GPU, its end waits for them, and the
+  /// operations of all threads count: LibTorch has a thread for backward passes there, which runs while this one waits.
   class Recording {
    public:
     explicit Recording(Profile& profile, c10::Device device = c10::kCPU);

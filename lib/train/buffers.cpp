@@ -1,5 +1,6 @@
 #include "train/buffers.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
@@ -108,17 +109,25 @@ void Buffers::initialise(std::uint64_t seed) {
 }
 
 void Buffers::initialise(const InitialValues& initial_values) {
-  std::vector<float> values;
+  constexpr std::int64_t most = 1 << 24;  // elements at a time
+  at::Tensor room;                        // what a GPU copies fast
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].is_here()) continue;
     const partition::FlatSpace& space = model_.units()[u].space();
-    values.assign(static_cast<std::size_t>(space.owned_size(rank_in(u))), 0.0F);
-    for (const partition::Interval& interval : partition::intervals_of(space, rank_in(u))) {
-      initial_values(model_.spec().units[u].parameter(space.params()[interval.param].name), interval.begin,
-                     interval.end, values.data() + interval.local_offset);
-    }
     optim::ShardState& shard = units_[u].shard;
-    shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));
+    if (!room.defined()) {
+      const bool pinned = !shard.master.device().is_cpu();
+      room = at::empty({most}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
+    }
+    shard.master.zero_();
+    for (const partition::Interval& interval : partition::intervals_of(space, rank_in(u))) {
+      const spec::Parameter& parameter = model_.spec().units[u].parameter(space.params()[interval.param].name);
+      for (std::int64_t begin = interval.begin; begin < interval.end; begin += most) {
+        const std::int64_t count = std::min(most, interval.end - begin);
+        initial_values(parameter, begin, begin + count, room.mutable_data_ptr<float>());
+        shard.master.narrow(0, interval.local_offset + begin - interval.begin, count).copy_(room.narrow(0, 0, count));
+      }
+    }
     if (shard.ema.defined()) shard.ema.copy_(shard.master);
   }
   cast_masters();

@@ -33,15 +33,12 @@ at::Tensor ids_of(const std::vector<std::int64_t>& ids, at::IntArrayRef shape, c
 
 kernels::Documents documents_of(const data::Batch& batch, c10::Device device) {
   const std::int64_t width = batch.target_width, end = std::ssize(batch.segments);
-  std::vector<std::int32_t> begins;
   kernels::Documents documents;
   for (std::int64_t i = 0; i <= end; ++i) {
     const auto at = batch.segments.begin() + i;
-    if (i < end && i % width != 0 && at[0] == at[-1]) continue;
-    if (i > 0) documents.longest = std::max<std::int64_t>(documents.longest, i - begins.back());
-    begins.push_back(narrow<std::int32_t>(i));
+    if (i == end || i % width == 0 || at[0] != at[-1]) documents.begins.push_back(narrow<std::int32_t>(i));
   }
-  documents.begins = moved_to(at::tensor(begins, at::kInt), device);
+  documents.on_device = moved_to(at::tensor(documents.begins, at::kInt), device);
   return documents;
 }
 

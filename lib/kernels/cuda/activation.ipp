@@ -9,23 +9,40 @@ constexpr float root_half = 0.70710678118654752F, root_density = 0.3989422804014
 constexpr float tanh_slope = 1.59576912160573071F, tanh_cubic = 0.0713548162726008527F;  // 2·√(2/π), and ·0.044715
 
 ARGOSY_DEVICE bool gates(std::int64_t kind) { return kind == swiglu || kind == geglu; }
-ARGOSY_DEVICE float logistic(float u) { return 1.0F / (1.0F + std::exp(-u)); }
+/// For bf16 by the GPU's short instructions, whose error is far below bf16's.
+template <class T>
+ARGOSY_DEVICE float logistic(float u) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return __fdividef(1.0F, 1.0F + __expf(-u));
+  } else {
+    return 1.0F / (1.0F + std::exp(-u));
+  }
+#else
+  return 1.0F / (1.0F + std::exp(-u));
+#endif
+}
 /// Of gelu approximated by tanh, which is u·σ(2·√(2/π)·(u + 0.044715·u³)).
-ARGOSY_DEVICE float logistic_of_gelu(float u) { return logistic(u * std::fma(tanh_cubic * u, u, tanh_slope)); }
+template <class T>
+ARGOSY_DEVICE float logistic_of_gelu(float u) {
+  return logistic<T>(u * std::fma(tanh_cubic * u, u, tanh_slope));
+}
 
 /// No product here has a sum that a compiler may fuse with it: the backward pass computes the same bits again.
+template <class T>
 ARGOSY_DEVICE float activated(float u, float up, std::int64_t kind) {
   if (kind == relu) return u > 0.0F || u != u ? u : 0.0F;
-  if (kind == swish) return u * logistic(u);
+  if (kind == swish) return u * logistic<T>(u);
   if (kind == gelu) return 0.5F * u * (1.0F + std::erf(u * root_half));
-  return u * (kind == swiglu ? logistic(u) : logistic_of_gelu(u)) * up;
+  return u * (kind == swiglu ? logistic<T>(u) : logistic_of_gelu<T>(u)) * up;
 }
 
 /// The derivative by u, without `up`. For relu, u is what it gave.
+template <class T>
 ARGOSY_DEVICE float activation_slope(float u, std::int64_t kind) {
   if (kind == relu) return u > 0.0F ? 1.0F : 0.0F;
   if (kind == gelu) return 0.5F * (1.0F + std::erf(u * root_half)) + u * root_density * std::exp(-0.5F * u * u);
-  const float s = kind == geglu ? logistic_of_gelu(u) : logistic(u);
+  const float s = kind == geglu ? logistic_of_gelu<T>(u) : logistic<T>(u);
   const float inner = kind == geglu ? tanh_slope + 3.0F * tanh_cubic * u * u : 1.0F;
   return s * (1.0F + u * (1.0F - s) * inner);
 }
@@ -55,7 +72,7 @@ struct ActivationRow {
         for (int k = 0; k < n; ++k) values[part][k] = widened(rounded<T>(values[part][k]));
         write(u + at, values[part]);
       }
-      for (int k = 0; k < n; ++k) values[0][k] = activated(values[0][k], values[1][k], kind);
+      for (int k = 0; k < n; ++k) values[0][k] = activated<T>(values[0][k], values[1][k], kind);
       write(y + i, values[0]);
     });
   }
@@ -79,13 +96,13 @@ struct ActivationBackwardRow {
       read(saved + i, u);
       if (parts == 2) read(saved + width + i, up);
       if (again != nullptr) {
-        for (int k = 0; k < n; ++k) out[k] = activated(u[k], up[k], kind);
+        for (int k = 0; k < n; ++k) out[k] = activated<T>(u[k], up[k], kind);
         write(again + i, out);
       }
-      for (int k = 0; k < n; ++k) out[k] = gradient[k] * activation_slope(u[k], kind) * (parts == 2 ? up[k] : 1.0F);
+      for (int k = 0; k < n; ++k) out[k] = gradient[k] * activation_slope<T>(u[k], kind) * (parts == 2 ? up[k] : 1.0F);
       write(du + i, out);
       if (parts == 1) return;
-      for (int k = 0; k < n; ++k) out[k] = gradient[k] * activated(u[k], 1.0F, kind);
+      for (int k = 0; k < n; ++k) out[k] = gradient[k] * activated<T>(u[k], 1.0F, kind);
       write(du + width + i, out);
     });
   }

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #if defined(__CUDACC__)
+#include <cuda_bf16.h>
 #define ARGOSY_DEVICE __device__ __forceinline__
 #else
 #define ARGOSY_DEVICE inline
@@ -39,10 +40,14 @@ ARGOSY_DEVICE T rounded(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;
   } else {
+#if defined(__CUDA_ARCH__)
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};  // one instruction
+#else
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
     return {static_cast<std::uint16_t>((nan ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
+#endif
   }
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kernels/attention.hpp"
 
@@ -14,10 +17,20 @@ namespace argosy::kernels::cuda {
 struct Sequences {
   at::Tensor queries, keys;
   std::int64_t longest_query, longest_key;
+  std::vector<std::int32_t> begins{};  // of documents
 };
 
 /// None: each row is one sequence. For calls with is_flash.
 [[nodiscard]] std::optional<Sequences> sequences_of(const at::Tensor& q, const at::Tensor& k,
                                                     const AttentionMask& mask);
+
+/// Documents [first, last) of which the backward pass computes the gradients at once.
+struct DocumentRange {
+  std::size_t first, last;
+  bool operator==(const DocumentRange&) const = default;
+};
+/// In order. Documents are together, but for long ones, whose blocks would be at work when all others have ended.
+[[nodiscard]] std::vector<DocumentRange> runs_of(const std::vector<std::int32_t>& begins, std::int64_t heads,
+                                                 std::int64_t multiprocessors);
 
 }  // namespace argosy::kernels::cuda

@@ -22,7 +22,8 @@ namespace argosy::test {
 namespace {
 
 using namespace kernels;
-using kernels::cuda::is_flash, kernels::cuda::Sequences, kernels::cuda::sequences_of;
+using kernels::cuda::is_flash, kernels::cuda::DocumentRange, kernels::cuda::runs_of, kernels::cuda::Sequences,
+    kernels::cuda::sequences_of;
 using spec::Activation;
 
 void* emulated_kernels() {
@@ -556,7 +557,7 @@ TEST(CudaAttention, ItsSequencesSayWhatTheMaskSays) {
   const std::vector<std::string> documents = {"1.......", "11......", "..1.....", "..11....",
                                               "....1...", "....11..", "....111.", ".......1"};
   EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
-  packed.documents = Documents{at::tensor({0, 2, 4, 7, 8}, at::kInt), 3};
+  packed.documents = Documents{{0, 2, 4, 7, 8}, at::tensor({0, 2, 4, 7, 8}, at::kInt)};
   EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
   EXPECT_FALSE(sequences_of(x, x, {.key_lengths = {}, .segments = {}, .causal = true}));
 }
@@ -565,8 +566,19 @@ TEST(CudaAttention, OneDocumentARowNeedsNoSequences) {
   const at::Tensor x = at::zeros({2, 4, 2, 8}, at::kBFloat16);
   AttentionMask mask{.key_lengths = {}, .segments = at::zeros({2, 4}, at::kLong), .causal = true};
   EXPECT_FALSE(sequences_of(x, x, mask));
-  mask.documents = Documents{at::tensor({0, 4, 8}, at::kInt), 4};
+  mask.documents = Documents{{0, 4, 8}, at::tensor({0, 4, 8}, at::kInt)};
   EXPECT_FALSE(sequences_of(x, x, mask));
+}
+
+TEST(CudaAttention, LongDocumentsHaveABackwardPassOfTheirOwn) {
+  using Runs = std::vector<DocumentRange>;
+  const auto runs = [](const std::vector<std::int32_t>& begins) { return runs_of(begins, 32, 132); };
+  EXPECT_EQ(runs({0, 100, 200, 300}), (Runs{{0, 3}}));
+  EXPECT_EQ(runs({0, 6000, 8192}), (Runs{{0, 1}, {1, 2}}));
+  EXPECT_EQ(runs({0, 300, 600, 5000, 5300, 5600, 5900}), (Runs{{0, 2}, {2, 3}, {3, 6}}));
+  std::vector<std::int32_t> many;  // 200 of about one length
+  for (std::int32_t i = 0; i <= 200; ++i) many.push_back(i * 500);
+  EXPECT_EQ(runs(many), (Runs{{0, 200}}));
 }
 
 TEST(CudaAttention, WhatFlashDoesNotHaveIsLeftToTheReference) {

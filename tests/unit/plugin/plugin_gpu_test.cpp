@@ -179,7 +179,10 @@ TEST_P(GpuAttention, GivesTheValuesOfTheCpuAndTheSameBitsEachTime) {
     const at::Tensor queries = heads(c.queries, 0), keys = heads(c.keys, 1), dout = heads(c.queries, 2);
     AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = c.causal, .window = c.window};
     if (c.lengths) mask.key_lengths = at::tensor({c.keys, c.keys / 3}, at::kLong);
-    if (c.segments) mask.segments = (at::arange(c.keys) / 70).to(at::kLong).repeat({rows, 1});
+    if (c.segments) {  // of 70 positions; in the second row one of all but 140
+      mask.segments = (at::arange(c.keys) / 70).to(at::kLong).repeat({rows, 1});
+      mask.segments->select(0, 1).narrow(0, 70, std::max<std::int64_t>(0, c.keys - 140)).fill_(1);
+    }
     if (c.bias) mask.bias = at::linspace(-2, 2, c.heads * (c.queries + c.keys - 1)).view({c.heads, -1});
     const auto results = [&](c10::Device device) {
       const auto there = [&](const OptionalTensor& x) { return x ? OptionalTensor(x->to(device)) : std::nullopt; };
@@ -210,6 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, GpuAttention,
                                          Attended{"Filled", 300, 300, 32, 8, 64, true, false, false, false, 0},
                                          Attended{"Long", 1100, 1100, 8, 2, 128, true, false, false, false, 0},
                                          Attended{"LongPacked", 1100, 1100, 8, 2, 64, true, false, true, false, 0},
+                                         Attended{"LongAlone", 4000, 4000, 8, 4, 64, true, false, true, false, 0},
                                          Attended{"Window", 517, 517, 8, 2, 128, true, false, false, false, 100},
                                          Attended{"Packed", 517, 517, 8, 2, 128, true, false, true, false, 0},
                                          Attended{"PackedWindow", 300, 300, 2, 1, 40, true, false, true, false, 20},
