@@ -138,8 +138,7 @@ void add_rates(std::vector<std::string>& lines, const RunPlan& plan) {
         .push_back(fmt::format("{} {:.4g} {}", one.name, one.rate / 1e12, one.unit));
   lines.push_back(fmt::format(
       "rates of a GPU, measured with this code on {}: {}; not measured, but bounds: {}; so times are at least, and "
-      "speeds at most, those below (--gpu-rate takes a measured speed). Memory and time are those of fused kernels, "
-      "some of which the code for GPUs does not have yet",
+      "speeds at most, those below (--gpu-rate takes a measured speed)",
       plan.target.gpu->name, measured.empty() ? "none" : fmt::format("{}", fmt::join(measured, ", ")),
       fmt::join(bounds, ", ")));
 }

@@ -11,13 +11,16 @@ namespace argosy::plan {
 
 namespace {
 
-/// GPU, data sheet: memory, peak. Rates: H100 GEMM at sustained clocks and cuDNN attention at head size 128, T = 8192;
-/// A100 GEMM from Fast-LLM's recompute table, FlashAttention-2. Links: NVLink rings, one NIC a GPU (400, 200 Gbit/s).
-/// fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak. All are published figures of other
-/// programs; none has been measured with this code.
+/// GPU, data sheet: memory, peak. Rates of the H200: measured with this code on 27 November 2026 (one GPU,
+/// LibTorch 2.11, scripts/gpu_check and train --profile): products in training, attention at head size 128 and T = 8192
+/// with equal bits, element-wise kernels on average. All others are published figures of other programs: H100 GEMM at
+/// sustained clocks and cuDNN attention; A100 GEMM from Fast-LLM's recompute table, FlashAttention-2. Links: NVLink
+/// rings, one NIC a GPU (400, 200 Gbit/s). fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak.
+constexpr Rate with_this_code(double per_s) { return {per_s, true}; }
 constexpr std::array<Gpu, 3> gpus{{
     {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9, 50e12, 132},
-    {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9, 50e12, 132},
+    {"h200", "H200", 139.8, 989.4e12, with_this_code(766e12), with_this_code(590e12), with_this_code(216e12),
+     with_this_code(3.2e12), 370e9, 45e9, 50e12, 132},
     {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9, 18e12, 108},
 }};
 

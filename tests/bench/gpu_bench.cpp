@@ -29,8 +29,8 @@
 #include "plan/time_model.hpp"
 
 // The kernels of one block of Mistral-7B on a GPU, 8,192 tokens in bf16, each next to its bound: the time that its
-// floating-point operations take at the peak of the GPU, or its bytes at the bandwidth of the memory, whichever is
-// longer. scripts/gpu_check runs it.
+// floating-point operations take at the peak of the GPU, or its bytes at the rate of a large copy in its memory,
+// whichever is longer. scripts/gpu_check runs it.
 namespace {
 
 using namespace argosy;
@@ -44,9 +44,15 @@ constexpr const char* usage_text =
 
 constexpr int warm_ups = 3, repeats = 10;
 
+/// What a GPU allows; zeros on a CPU.
+struct Bounds {
+  double flops_per_s = 0;         // of its data sheet, in bf16
+  double memory_bytes_per_s = 0;  // of a large copy, bytes read and written, measured now
+};
+
 class Bench {
  public:
-  Bench(c10::Device device, const plan::Gpu* gpu) : device_(device), gpu_(gpu) {}
+  Bench(c10::Device device, const Bounds& bounds) : device_(device), bounds_(bounds) {}
 
   /// flops, bytes: of one call.
   void add(const char* name, double flops, double bytes, const std::function<void()>& call) {
@@ -57,8 +63,8 @@ class Bench {
       for (int i = 0; i < repeats; ++i) ms.push_back(time_of(call));
       std::nth_element(ms.begin(), ms.begin() + repeats / 2, ms.end());
       row["ms"] = ms[repeats / 2];
-      if (gpu_ != nullptr) {
-        row["bound_ms"] = 1e3 * std::max(flops / gpu_->peak_flops, bytes / gpu_->memory_bytes_per_s);
+      if (bounds_.flops_per_s > 0) {
+        row["bound_ms"] = 1e3 * std::max(flops / bounds_.flops_per_s, bytes / bounds_.memory_bytes_per_s);
         row["share_of_bound"] = row["bound_ms"].as_double() / ms[repeats / 2];
       }
     } catch (const c10::Error& error) {  // such as too little memory: the others go on
@@ -69,8 +75,6 @@ class Bench {
     rows_.push_back(std::move(row));
   }
   [[nodiscard]] json::array take() { return std::move(rows_); }
-
- private:
   [[nodiscard]] double time_of(const std::function<void()>& call) const {
     if (device_.is_cpu()) {
       const auto begin = std::chrono::steady_clock::now();
@@ -86,12 +90,21 @@ class Bench {
     return begin.elapsedTime(end);
   }
 
+ private:
   c10::Device device_;
-  const plan::Gpu* gpu_;
+  Bounds bounds_;
   json::array rows_;
 };
 
-json::array measure(c10::Device device, const plan::Gpu* gpu) {
+double copy_bytes_per_s(c10::Device device) {
+  const at::Tensor from = at::rand({1 << 28}, at::TensorOptions(at::kFloat).device(device)), to = at::empty_like(from);
+  const Bench bench(device, {});
+  double least_ms = bench.time_of([&] { to.copy_(from); });
+  for (int i = 0; i < repeats; ++i) least_ms = std::min(least_ms, bench.time_of([&] { to.copy_(from); }));
+  return 2e3 * static_cast<double>(from.nbytes()) / least_ms;
+}
+
+json::array measure(c10::Device device, const Bounds& bounds) {
   // Of one block; on the CPU everything is smaller.
   const bool small = device.is_cpu();
   const std::int64_t tokens = small ? 64 : 8192, width = small ? 256 : 4096, ff = small ? 896 : 14336;
@@ -100,7 +113,7 @@ json::array measure(c10::Device device, const plan::Gpu* gpu) {
   const auto bf16 = at::TensorOptions(at::kBFloat16).device(device),
              fp32 = at::TensorOptions(at::kFloat).device(device);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  Bench bench(device, gpu);
+  Bench bench(device, bounds);
   const at::Tensor x = at::rand({tokens, width}, fp32).to(at::kBFloat16);
 
   const auto gemm = [&](const char* name, std::int64_t in, std::int64_t out, bool of_weights) {
@@ -190,18 +203,19 @@ int run(bool on_cpu) {
     return 77;
   }
   json::object result{{"gpu", nullptr}};
-  const plan::Gpu* gpu = nullptr;
+  Bounds bounds;
   c10::Device device = c10::kCPU;
   if (!on_cpu) {
     kernels::open_cuda_plugin();
     device = {c10::kCUDA, 0};
     const std::string name = kernels::gpu_name(0);
-    gpu = plan::gpu_by_driver_name(name);
     result["gpu"] = name;
-    if (gpu != nullptr)
-      result["bounds"] = {{"flops_per_s", gpu->peak_flops}, {"memory_bytes_per_s", gpu->memory_bytes_per_s}};
+    if (const plan::Gpu* const gpu = plan::gpu_by_driver_name(name)) {
+      bounds = {gpu->peak_flops, copy_bytes_per_s(device)};
+      result["bounds"] = {{"flops_per_s", bounds.flops_per_s}, {"memory_bytes_per_s", bounds.memory_bytes_per_s}};
+    }
   }
-  result["kernels"] = measure(device, gpu);
+  result["kernels"] = measure(device, bounds);
   fmt::print("{}\n", json::serialize(result));
   return 0;
 }

@@ -9,27 +9,19 @@
 #include <sys/mman.h>
 
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/flash.hpp"
 #include "kernels/cuda/start.hpp"
 #include "kernels/device_table.hpp"
 #include "unit/kernels/compare.hpp"
+#include "unit/kernels/emulated_library.hpp"
 
 namespace argosy::test {
 namespace {
 
 using namespace kernels;
-using kernels::cuda::is_flash, kernels::cuda::DocumentRange, kernels::cuda::runs_of, kernels::cuda::Sequences,
-    kernels::cuda::sequences_of;
 using spec::Activation;
-
-void* emulated_kernels() {
-  static void* const library = dlopen(EMULATED_KERNELS, RTLD_NOW | RTLD_LOCAL);
-  return library;
-}
 
 /// Values that are not finite lie at the same places and are the same there; the others have this distance.
 void expect_alike(const at::Tensor& value, const at::Tensor& reference, double most, const char* what) {
@@ -523,80 +515,6 @@ TEST_F(CudaFarAway, LastElementsOfASlice) {
   cuda::adamw_stochastic_(at_place(weights, many), all(m), all(v), all(gradient), at::ones({1}), options, rounding);
   const at::Tensor tail = at_place(weights, many).narrow(0, many - 256, 256);
   EXPECT_GT(tail.ne(0).sum().item<std::int64_t>(), 200);
-}
-
-/// Each query's keys by the sequences that flash attention would get, row by row; 'causal' within a sequence.
-std::vector<std::string> seen_in(const Sequences& cut, std::int64_t queries, std::int64_t keys, bool causal) {
-  const auto number = [](const at::Tensor& of, std::int64_t i) { return std::int64_t{of[i].item<int>()}; };
-  std::vector<std::string> seen(static_cast<std::size_t>(queries), std::string(static_cast<std::size_t>(keys), '.'));
-  EXPECT_EQ(cut.queries.scalar_type(), at::kInt);
-  for (std::int64_t s = 0; s + 1 < cut.queries.size(0); ++s) {
-    const std::int64_t q0 = number(cut.queries, s), q1 = number(cut.queries, s + 1), k0 = number(cut.keys, s),
-                       k1 = number(cut.keys, s + 1);
-    EXPECT_LE(q1 - q0, cut.longest_query);
-    EXPECT_LE(k1 - k0, cut.longest_key);
-    for (std::int64_t i = q0; i < q1; ++i)
-      for (std::int64_t j = k0; j < (causal ? k1 - (q1 - i) + 1 : k1); ++j)
-        seen.at(static_cast<std::size_t>(i)).at(static_cast<std::size_t>(j)) = '1';
-  }
-  return seen;
-}
-
-/// What the host part of attention on a GPU hands to LibTorch; LibTorch's own operators run on GPUs alone.
-TEST(CudaAttention, ItsSequencesSayWhatTheMaskSays) {
-  const at::Tensor q = at::zeros({2, 3, 2, 8}, at::kBFloat16), k = at::zeros({2, 4, 2, 8}, at::kBFloat16);
-  const AttentionMask padded{.key_lengths = at::tensor({4, 1}, at::kLong), .segments = {}};
-  ASSERT_TRUE(is_flash(q, k, padded));
-  const std::vector<std::string> two_rows = {"1111....", "1111....", "1111....", "....1...", "....1...", "....1..."};
-  EXPECT_EQ(seen_in(sequences_of(q, k, padded).value(), 6, 8, false), two_rows);
-
-  const at::Tensor x = at::zeros({2, 4, 2, 8}, at::kBFloat16);
-  AttentionMask packed{
-      .key_lengths = {}, .segments = at::tensor({0, 0, 1, 1, 1, 1, 1, -1}, at::kLong).view({2, 4}), .causal = true};
-  ASSERT_TRUE(is_flash(x, x, packed));
-  const std::vector<std::string> documents = {"1.......", "11......", "..1.....", "..11....",
-                                              "....1...", "....11..", "....111.", ".......1"};
-  EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
-  packed.documents = Documents{{0, 2, 4, 7, 8}, at::tensor({0, 2, 4, 7, 8}, at::kInt)};
-  EXPECT_EQ(seen_in(sequences_of(x, x, packed).value(), 8, 8, true), documents);
-  EXPECT_FALSE(sequences_of(x, x, {.key_lengths = {}, .segments = {}, .causal = true}));
-}
-
-TEST(CudaAttention, OneDocumentARowNeedsNoSequences) {
-  const at::Tensor x = at::zeros({2, 4, 2, 8}, at::kBFloat16);
-  AttentionMask mask{.key_lengths = {}, .segments = at::zeros({2, 4}, at::kLong), .causal = true};
-  EXPECT_FALSE(sequences_of(x, x, mask));
-  mask.documents = Documents{{0, 4, 8}, at::tensor({0, 4, 8}, at::kInt)};
-  EXPECT_FALSE(sequences_of(x, x, mask));
-}
-
-TEST(CudaAttention, LongDocumentsHaveABackwardPassOfTheirOwn) {
-  using Runs = std::vector<DocumentRange>;
-  const auto runs = [](const std::vector<std::int32_t>& begins) { return runs_of(begins, 32, 132); };
-  EXPECT_EQ(runs({0, 100, 200, 300}), (Runs{{0, 3}}));
-  EXPECT_EQ(runs({0, 6000, 8192}), (Runs{{0, 1}, {1, 2}}));
-  EXPECT_EQ(runs({0, 300, 600, 5000, 5300, 5600, 5900}), (Runs{{0, 2}, {2, 3}, {3, 6}}));
-  std::vector<std::int32_t> many;  // 200 of about one length
-  for (std::int32_t i = 0; i <= 200; ++i) many.push_back(i * 500);
-  EXPECT_EQ(runs(many), (Runs{{0, 200}}));
-}
-
-TEST(CudaAttention, WhatFlashDoesNotHaveIsLeftToTheReference) {
-  const at::Tensor x = at::zeros({1, 4, 2, 8}, at::kBFloat16);
-  const AttentionMask causal{.key_lengths = {}, .segments = {}, .causal = true};
-  EXPECT_TRUE(is_flash(x, x, causal));
-  EXPECT_FALSE(is_flash(x.to(at::kFloat), x.to(at::kFloat), causal));
-  EXPECT_FALSE(is_flash(x.narrow(3, 0, 4), x.narrow(3, 0, 4), causal));
-  EXPECT_FALSE(is_flash(x.narrow(1, 0, 0), x, causal));
-  const auto with = [&](auto change) {
-    AttentionMask mask = causal;
-    change(mask);
-    return is_flash(x, x, mask);
-  };
-  EXPECT_FALSE(with([](AttentionMask& mask) { mask.bias = at::zeros({2, 7}); }));
-  EXPECT_FALSE(with([](AttentionMask& mask) { mask.prompts = at::zeros({1, 4}, at::kLong); }));
-  EXPECT_FALSE(with([](AttentionMask& mask) { mask.key_lengths = at::tensor({3}, at::kLong); }));
-  EXPECT_TRUE(with([](AttentionMask& mask) { mask.window = 2; }));
 }
 
 }  // namespace

@@ -36,6 +36,10 @@ int started(const Call& call, void* stream) {
 
 }  // namespace
 
+extern "C" int argosy_cuda_traits(int /*device*/, GpuTraits* traits) {
+  *traits = {.multiprocessors = 132, .generation = 9};
+  return 0;
+}
 extern "C" void argosy_emulate_from(std::int64_t block) { first_block = block; }
 #include "kernels/cuda/entries.ipp"
 

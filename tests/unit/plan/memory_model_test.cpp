@@ -136,7 +136,10 @@ TEST(StateMemory, ElasticSumsNeedPlaceForEveryOtherRank) {
 
 TEST(Activations, ReproduceTheGuide) {
   const auto in_mib = [](const std::vector<std::string>& set, const std::string& part) {
-    return number(plan_json(mistral(set), target(16, 8)), "/activations/" + part + "_bytes") / mib;
+    const boost::json::value plan = plan_json(mistral(set), target(16, 8));
+    const double bytes = number(plan, "/activations/" + part + "_bytes");
+    // The guide leaves out what attention takes for a moment.
+    return (part == "total" ? bytes - number(plan, "/activations/attention_bytes") : bytes) / mib;
   };
   const std::string large = "model.vocab_size=49152";
   EXPECT_NEAR(in_mib({large}, "total"), 36514, 0.5);
@@ -170,11 +173,12 @@ TEST(Activations, CountWhatAttentionTakesOnAGpu) {
   // 32 heads and one of zeros in 4 parts: sums of each, three gradients, five copies; less the feed-forward's values.
   const double values = 8192.0 * 33 * 128, given_back = 8192.0 * 2 * (2 * 4096 + 3 * 14336);
   EXPECT_EQ(with(132, 2, shape), 4 * 4 * values + (3 + 5) * 2 * values - given_back);
-  // fp32 keeps scores of some queries.
-  EXPECT_GT(with(132, 4, shape), 6.0 * (64 << 20));
-  spec::Architecture odd = shape;
-  odd.head_size = 12;
-  EXPECT_GT(with(132, 2, odd), 0);
+  // Without flash attention there are scores of some queries, and keys and values in fp32.
+  spec::Architecture small = shape;
+  small.ff = 64;
+  EXPECT_GT(with(132, 4, small), 6.0 * (64 << 20));
+  small.head_size = 12;
+  EXPECT_GT(with(132, 2, small), 5.0 * (64 << 20));
 }
 
 /// Of 10 source and 6 target positions.

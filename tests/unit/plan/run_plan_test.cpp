@@ -403,7 +403,7 @@ TEST(RunPlan, WarnsOfFarTooFewOrTooManyTokensForAParameter) {
 TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
   EXPECT_TRUE(says(plan::memory_line(run_plan_of(mistral(), target(16, 8)), 3LL << 30, 5LL << 29),
                    "rank: 3.00 GiB for state and buffers (planned: 41.1",
-                   "at most 2.50 GiB for the rest (estimated activations: 35.4"));
+                   "at most 2.50 GiB for the rest (estimated activations: 35.38"));
 }
 
 TEST(PlanLines, ShowEverySchemeAndTheCure) {

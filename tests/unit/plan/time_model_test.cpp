@@ -24,16 +24,24 @@ TEST(Gpus, SayOfEachRateWhetherItWasMeasured) {
   for (const char* const name : {"h100", "h200", "a100"}) {
     for (const plan::NamedRate& one : plan::rates_of(*plan::gpu_by_name(name))) {
       EXPECT_GT(one.rate, 0) << one.key;
-      EXPECT_FALSE(one.rate.is_measured) << "nothing has run on a GPU";
+      const bool of_one_gpu =
+          one.key != "inner_bytes_per_s" && one.key != "outer_bytes_per_s" && one.key != "fp32_flops";
+      EXPECT_EQ(one.rate.is_measured, std::string(name) == "h200" && of_one_gpu) << name << one.key;
     }
   }
   EXPECT_TRUE(number(plan_json(mistral(), target(1, 8)), "/rates/gemm_flops/per_s") == 640e12);
 }
 
+/// With the published rates that the figures below are derived from.
+plan::Gpu published() {
+  plan::Gpu gpu = *plan::gpu_by_name("h100");
+  gpu.memory_bytes_per_s = 3.9e12;
+  return gpu;
+}
+
 TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
   const auto config = mistral({"model.window=8192"});
-  const plan::ComputeTime time =
-      plan::compute_time(shape_of(config), long_row, Recompute::none, 2, *plan::gpu_by_name("h200"));
+  const plan::ComputeTime time = plan::compute_time(shape_of(config), long_row, Recompute::none, 2, published());
   EXPECT_NEAR(time.gemm_s, 0.546, 0.001);
   EXPECT_NEAR(time.attention_s, 0.131, 0.001);
   EXPECT_NEAR(time.elementwise_s, 0.027, 0.001);  // 105 GB at 3.9 TB/s
@@ -41,7 +49,7 @@ TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
 }
 
 TEST(OptimizerTime, CountsTheBytesOfWhatIsKept) {
-  const plan::Gpu& gpu = *plan::gpu_by_name("h200");
+  const plan::Gpu gpu = published();
   constexpr std::int64_t n = 7'241'732'096 / 128;
   const auto bytes_each = [&](const plan::UpdateShare& share) {
     return plan::optimizer_time(share, gpu).total_s() * gpu.memory_bytes_per_s / n;
