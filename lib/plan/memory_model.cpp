@@ -254,18 +254,20 @@ ActivationMemory activation_memory(const spec::ModelSpec& spec, const MicroBatch
                            target * ((translation ? 3 : 2) * decoder + final_norm));
   memory.embedding = 2 * bytes * static_cast<double>(shape.width) * (source + target);
   memory.whole_logits = 2 * bytes * target * static_cast<double>(shape.vocabulary.rows);
+  memory.logits = choices.chunk_bytes > 0 ? std::min(static_cast<double>(choices.chunk_bytes), memory.whole_logits)
+                                          : memory.whole_logits;
   if (choices.multiprocessors > 0 && decoder + encoder > 0) {
     const bool in_decoder = decoder > 0;
     const double positions = in_decoder ? target : source, width = in_decoder ? batch.target_width : batch.source_width;
-    const auto kept =
-        block_elements(shape, false, choices.recompute == Recompute::block ? Recompute::none : choices.recompute);
-    const double attention_alone =
-        2.0 * static_cast<double>(shape.width + (shape.heads + shape.kv_heads) * shape.head_size);
-    const double given_back = bytes * positions * (kept.own - attention_alone);
-    memory.attention = std::max(0.0, attention_scratch(shape, in_decoder, positions, width, choices) - given_back);
+    // What the block has computed again, and the gradients on their way, are there as well; the logits are not.
+    const double again =
+        choices.recompute == Recompute::none || choices.recompute == Recompute::block
+            ? 0
+            : block_elements(shape, false, Recompute::none).own - block_elements(shape, false, choices.recompute).own;
+    const auto gradients = static_cast<double>(2 * shape.width + 2 * (shape.heads + shape.kv_heads) * shape.head_size);
+    memory.attention = std::max(0.0, attention_scratch(shape, in_decoder, positions, width, choices) +
+                                         bytes * positions * (again + gradients) - memory.logits);
   }
-  memory.logits = choices.chunk_bytes > 0 ? std::min(static_cast<double>(choices.chunk_bytes), memory.whole_logits)
-                                          : memory.whole_logits;
   return memory;
 }
 

@@ -101,7 +101,7 @@ struct ActivationMemory {
   double embedding = 0;   // embedding and final norm
   double logits = 0;      // and their gradient, those that exist at one time
   double whole_logits = 0;
-  /// Of attention's backward pass on a GPU in the last block, beyond what its feed-forward part has given back by then.
+  /// Of attention's backward pass on a GPU in the last block, beyond the logits, which are gone by then.
   double attention = 0;
   [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits + attention; }
 };

@@ -102,7 +102,8 @@ void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
       unit.of(kept.logits));
   if (kept.logits < kept.whole_logits) {
     line += fmt::format(" in chunks (whole {:.2f}, activations then {:.1f})", unit.of(kept.whole_logits),
-                        unit.of(kept.total() - kept.logits + kept.whole_logits));
+                        unit.of(kept.total() - kept.logits - kept.attention +
+                                std::max(kept.whole_logits, kept.logits + kept.attention)));
   }
   if (kept.recomputed > 0) line += fmt::format(", a block computed again {:.2f}", unit.of(kept.recomputed));
   if (kept.attention > 0) line += fmt::format(", attention's backward pass {:.2f}", unit.of(kept.attention));

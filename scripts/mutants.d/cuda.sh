@@ -43,3 +43,22 @@ mutant cuda_rounds_by_the_slice 'random numbers depend on where a slice begins' 
   'call.begin / 8 + group' 'group'
 mutant cuda_squares_in_fp32 'squares are rounded to fp32' $cuda/optimizer.ipp $emulated 1 '*Cuda*' \
   'static_cast<double>(value) * static_cast<double>(value)' 'static_cast<double>(value * value)'
+mutant cuda_dropout_of_another "an element is dropped by the half of another" $cuda/elementwise.ipp $emulated 1 '*Cuda*' \
+  '16 * (k % 2)' '16 * ((k + 1) % 2)'
+mutant cuda_noise_is_not_centred 'noise has a mean' $cuda/elementwise.ipp $emulated 1 '*Cuda*' \
+  'static_cast<float>(halves[at + k]) + 0.5F' 'static_cast<float>(halves[at + k])'
+mutant cuda_ema_of_a_skipped_step 'the mean of the weights follows a step that was skipped' $cuda/elementwise.ipp $emulated 1 '*Cuda*' \
+  'if (*call.coefficient < 0) return;' ''
+mutant cuda_embedding_offset 'positions of later tokens begin at 0' $cuda/embedding.ipp $emulated 1 '*Cuda*' \
+  'call.offset + at % call.length' 'at % call.length'
+mutant cuda_attention_any_order 'gradients of queries are added in any order' $cuda/attention.cpp $emulated 1 '*CudaAttention*' \
+  '  const InOneOrder in_one_order;
+' ''
+mutant cuda_attention_padding 'queries see the padding of their row' $cuda/flash.cpp $emulated 1 '*CudaAttention*' \
+  'key_begins + key_lengths' 'key_begins + keys'
+mutant cuda_attention_one_of_a_group 'the gradient of a key is that of one query head of its group' $cuda/attention.cpp $emulated 1 '*CudaAttention*' \
+  '.sum(3, false, at::kFloat)' '.select(3, 0)'
+mutant cuda_attention_of_the_first 'each document has the log-sum-exp of the first' $cuda/attention.cpp $emulated 1 '*CudaAttention*' \
+  'lse.narrow(1, begin, length)' 'lse.narrow(1, 0, length)'
+mutant attention_part_forgets_its_place 'later parts of the queries see what the first part sees' lib/kernels/attention.cpp $emulated 1 '*AttentionReference*' \
+  'keys - queries + first}' 'keys - queries}'

@@ -7,9 +7,10 @@
 
 #include "kernels/attention.hpp"
 
-/// What attention.cpp asks of LibTorch's flash attention. For tests.
+/// How a call of attention on a GPU is cut for LibTorch's flash attention. For attention.cpp and tests.
 namespace argosy::kernels::cuda {
 
+[[nodiscard]] bool is_causal(const AttentionMask& mask);
 /// Whether flash attention computes it; otherwise the plain reference does.
 [[nodiscard]] bool is_flash(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask);
 
@@ -29,6 +30,8 @@ struct DocumentRange {
   std::size_t first, last;
   bool operator==(const DocumentRange&) const = default;
 };
+/// Positions of the longest one.
+[[nodiscard]] std::int64_t longest(const std::vector<std::int32_t>& begins, const DocumentRange& run);
 /// In order. Documents are together, but for long ones, whose blocks would be at work when all others have ended.
 [[nodiscard]] std::vector<DocumentRange> runs_of(const std::vector<std::int32_t>& begins, std::int64_t heads,
                                                  std::int64_t multiprocessors);

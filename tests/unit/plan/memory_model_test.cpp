@@ -170,15 +170,23 @@ TEST(Activations, CountWhatAttentionTakesOnAGpu) {
     return plan::activation_memory(of, batch, {.element_bytes = bytes, .multiprocessors = multiprocessors}).attention;
   };
   EXPECT_EQ(with(0, 2, shape), 0);
-  // 32 heads and one of zeros in 4 parts: sums of each, three gradients, five copies; less the feed-forward's values.
-  const double values = 8192.0 * 33 * 128, given_back = 8192.0 * 2 * (2 * 4096 + 3 * 14336);
-  EXPECT_EQ(with(132, 2, shape), 4 * 4 * values + (3 + 5) * 2 * values - given_back);
+  // 32 heads and one of zeros in 4 parts: sums of each, three gradients, five copies; the gradients of the output, of
+  // q, k and v, and twice that of the block; less the logits and their gradient.
+  const double values = 8192.0 * 33 * 128, on_their_way = 8192.0 * 2 * (4096 + 6144 + 2 * 4096),
+               logits = 2 * 2 * 8192.0 * static_cast<double>(shape.vocabulary.rows);
+  EXPECT_EQ(with(132, 2, shape), 4 * 4 * values + (3 + 5) * 2 * values + on_their_way - logits);
   // Without flash attention there are scores of some queries, and keys and values in fp32.
   spec::Architecture small = shape;
-  small.ff = 64;
+  small.vocabulary.rows = 64;
   EXPECT_GT(with(132, 4, small), 6.0 * (64 << 20));
   small.head_size = 12;
-  EXPECT_GT(with(132, 2, small), 5.0 * (64 << 20));
+  EXPECT_GT(with(132, 2, small), 6.0 * (64 << 20));
+  // What is computed again is there as well.
+  const auto at_level = [&](Recompute level) {
+    return plan::activation_memory(shape, batch, {.recompute = level, .multiprocessors = 132}).attention;
+  };
+  EXPECT_EQ(at_level(Recompute::activation) - at_level(Recompute::none), 2.0 * 8192 * 14336);
+  EXPECT_EQ(at_level(Recompute::full) - at_level(Recompute::none), 3 * 2.0 * 8192 * 14336);
 }
 
 /// Of 10 source and 6 target positions.
