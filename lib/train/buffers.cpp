@@ -115,9 +115,10 @@ void Buffers::initialise(const InitialValues& initial_values) {
     if (!units_[u].is_here()) continue;
     const partition::FlatSpace& space = model_.units()[u].space();
     optim::ShardState& shard = units_[u].shard;
-    if (!room.defined()) {
+    const std::int64_t wanted = std::min(most, space.owned_size(rank_in(u)));
+    if (!room.defined() || room.numel() < wanted) {
       const bool pinned = !shard.master.device().is_cpu();
-      room = at::empty({most}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
+      room = at::empty({wanted}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
     }
     shard.master.zero_();
     for (const partition::Interval& interval : partition::intervals_of(space, rank_in(u))) {
