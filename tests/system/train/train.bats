@@ -284,14 +284,14 @@ PY
   [[ "$output" == *"1,048,576 tgt_tokens a step, 524,288,000,000 in all"* ]]
   [[ "$output" == *"length: 500000 steps; "*"learning rate: 1e-07 at step 1, 0.0001 at step 1000, "*"3e-06 at step 500000"* ]]
   [[ "$output" == *"128 examples = 128 micro-batches of 1 on 128 ranks, accumulation 1"* ]]
-  [[ "$output" == *"activations then 35.1"* ]]
+  [[ "$output" == *"activations then 35.5"* ]]
   run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 4
   [ "$status" -eq 2 ]
   [[ "$output" == *"accumulation 32"*"the GPU (h100) has "* ]]
 
   plan mistral_7b.json --ranks 128 --gpu-rate 9000 --set loss.chunk_bytes=0
   close_to schemes.stage_1.state_bytes $((411 * 2 ** 30 / 10)) 0.001
-  close_to activations.total_bytes $((351 * 2 ** 30 / 10)) 0.002
+  close_to activations.total_bytes $((3547 * 2 ** 30 / 100)) 0.001
   close_to schemes.stage_1.node_bytes 40.7e9 0.001
   close_to run_s 455040 0.01
   close_to layouts.3.accumulation 2 0
