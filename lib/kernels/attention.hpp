@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/documents.hpp"
+
 /// Softmax attention with grouped queries, key lengths, causal mask, prompts, window, packed documents and a bias by
 /// distance;
 /// and rotary positions, in place. No T×S mask, bias or probability matrix is kept: the backward pass recomputes
@@ -14,12 +16,6 @@
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
-
-/// Where documents lie in rows of S positions, one row after the other: where each begins, and rows·S.
-struct Documents {
-  std::vector<std::int32_t> begins;
-  at::Tensor on_device;  // the same, int32
-};
 
 /// Which keys a query attends to (sees), and how far away they seem. If causal, query i of T is at position S - T + i.
 struct AttentionMask {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/attention.hpp"
+#include "kernels/documents.hpp"
 #include "partition/flat_space.hpp"
 #include "spec/model_spec.hpp"
 
