@@ -10,6 +10,7 @@
 #include "interchange/formats.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
+#include "plan/place.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/process.hpp"
 
@@ -54,9 +55,11 @@ inline constexpr int most_ranks = 1 << 20, most_nodes = most_ranks / 8;
 inline void add_options(CLI::App& app, DryRun& dry_run) {
   app.add_flag("--dry-run", dry_run.asked, "print the plan (memory, traffic, time, disk) and exit");
   app.add_flag("--json", dry_run.json, "with --dry-run: print the plan as one JSON object on stdout and nothing else");
-  app.add_option("--ranks", dry_run.ranks, "with --dry-run: number of ranks, one per GPU; default: 8 for each node")
+  app.add_option("--ranks", dry_run.ranks,
+                 "with --dry-run or --print-tasks: number of ranks, one per GPU; default: 8 for each node")
       ->check(CLI::Range(1, most_ranks));
-  app.add_option("--nodes", dry_run.nodes, "with --dry-run: number of nodes; default: one for every 8 of --ranks")
+  app.add_option("--nodes", dry_run.nodes,
+                 "with --dry-run or --print-tasks: number of nodes; default: one for every 8 of --ranks")
       ->check(CLI::Range(1, most_nodes));
   app.add_option("--gpu", dry_run.gpu, "with --dry-run: the GPU whose memory and speed are assumed")
       ->check(CLI::IsMember({"h100", "h200", "a100"}))
@@ -69,14 +72,20 @@ inline void add_options(CLI::App& app, DryRun& dry_run) {
       ->check(CLI::PositiveNumber);
 }
 
-inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm::Context& context) {
-  plan::require_trainable(config);
+/// The ranks for which a run is planned.
+inline plan::PlanTarget target_of(const plan::RunConfig& config, const DryRun& dry_run, const comm::Context& context) {
   plan::PlanTarget target{.layout = context.topology.layout(),
                           .gpu = config.device == "cpu" ? nullptr : plan::gpu_by_name(dry_run.gpu),
                           .gpu_positions_per_s = dry_run.positions_per_s};
   if (dry_run.ranks || dry_run.nodes)
     target.layout = plan::spread(dry_run.ranks.value_or(dry_run.nodes.value_or(1) * 8), dry_run.nodes);
   if (dry_run.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *dry_run.node_giga_bytes_per_s;
+  return target;
+}
+
+inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm::Context& context) {
+  plan::require_trainable(config);
+  plan::PlanTarget target = target_of(config, dry_run, context);
   const std::optional<data::ShardIndex> counts = counts_of(config, context);
   const auto memory = [&] {
     return target.gpu != nullptr ? plan::capacity_bytes(*target.gpu)
@@ -91,6 +100,7 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
     config.lora->rank = chosen.rank;
   }
   const spec::ModelSpec spec = plan::spec_of(config, pieces);
+  target = plan::placed(target, config, spec, counts ? &*counts : nullptr);
   std::optional<plan::MicroSizeChoice> choice;
   if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target, memory());
   const plan::RunConfig sized = choice ? plan::with_micro_size(config, choice->sizes) : config;
@@ -98,13 +108,11 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
   if (dry_run.json) {
     context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {
-    const std::vector<std::string> lines =
-        plan::lines_of(plan, sized, plan::Schemes::all, interchange::formats_for(spec.architecture));
     if (choice) context.log.plain(plan::line_of(*choice));
-    for (const std::string& line : lines) context.log.plain(line);
-    for (const std::string& warning : plan::warnings_of(plan)) {
+    const std::vector<std::string> formats = interchange::formats_for(spec.architecture);
+    for (const std::string& line : plan::lines_of(plan, sized, plan::Schemes::all, formats)) context.log.plain(line);
+    for (const std::string& warning : plan::warnings_of(plan))
       if (context.is_root()) context.log.warn("{}", warning);
-    }
   }
   plan::require_fits(plan);
 }

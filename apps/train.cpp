@@ -18,6 +18,14 @@ constexpr std::string_view examples =
     "  apps/train configs/mistral_7b.json --dry-run --ranks 128           forecasts memory, network traffic and time\n"
     "  mpiexec -n 2 apps/train configs/tiny.json --probe-memory           measures which batch.micro_size fits";
 
+void print_tasks(const plan::RunConfig& config, const app::DryRun& dry_run, const comm::Context& context) {
+  const auto counts = app::counts_of(config, context);
+  const spec::ModelSpec spec = plan::spec_of(config, app::vocabulary_of(config, context));
+  const plan::PlanTarget target =
+      plan::placed(app::target_of(config, dry_run, context), config, spec, counts ? &*counts : nullptr);
+  for (const std::string& line : plan::task_lines(spec, target.placement)) context.log.plain(line);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,8 +53,10 @@ int main(int argc, char** argv) {
                  "take steps of full length with growing batch.micro_size, print measured and forecast memory and the "
                  "largest size that leaves 10 % of a rank's memory free, and exit; nothing is written");
     bool prints_tasks = false;
-    app.add_flag("--print-tasks", prints_tasks,
-                 "print the tasks of a model with stacks that only some of them share, and its components, and exit");
+    app.add_flag(
+        "--print-tasks", prints_tasks,
+        "print the tasks of a model with stacks that only some of them share, its components and the ranks that have "
+        "them, and exit; --ranks and --nodes: of that many");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
@@ -55,8 +65,7 @@ int main(int argc, char** argv) {
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (prints_tasks) {
-      for (const std::string& line : plan::task_lines(plan::spec_of(*config, app::vocabulary_of(*config, context))))
-        context.log.plain(line);
+      print_tasks(*config, dry_run, context);
       return Exit::ok;
     }
     if (dry_run.asked) {

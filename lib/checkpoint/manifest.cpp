@@ -54,13 +54,16 @@ json::object layout_sections(const Manifest& manifest) {
                                     {"dtype", name_of(manifest.weights)},
                                     {"decay", param.decay}});
     }
-    units.push_back(json::object{{"id", u},
-                                 {"name", manifest.unit_names[u]},
-                                 {"slice", space.slice_size()},
-                                 {"slices", space.slices()},
-                                 {"pad", space.padded_size() - space.used_size()},
-                                 {"align", partition::unit_alignment},
-                                 {"params", std::move(places)}});
+    json::object& unit = units
+                             .emplace_back(json::object{{"id", u},
+                                                        {"name", manifest.unit_names[u]},
+                                                        {"slice", space.slice_size()},
+                                                        {"slices", space.slices()},
+                                                        {"pad", space.padded_size() - space.used_size()},
+                                                        {"align", partition::unit_alignment},
+                                                        {"params", std::move(places)}})
+                             .get_object();
+    if (!space.members().empty()) unit["ranks"] = json::array(space.members().begin(), space.members().end());
   }
   const partition::FlatSpace& first = manifest.spaces.front();
   const auto& nodes = first.layout().node_sizes();
@@ -208,6 +211,20 @@ partition::Layout read_layout(const Fields& fields, std::size_t shards) {
   return partition::Layout{std::move(nodes)};
 }
 
+/// The space of a unit that only some ranks share.
+partition::FlatSpace read_part(const Fields& unit, std::vector<partition::ParamSpec> params,
+                               const partition::Layout& layout) {
+  std::vector<int> members;
+  for (const json::value& rank : unit.list("ranks")) {
+    members.push_back(narrow<int>(unit.count_of(rank, "ranks", layout.world() - 1)));
+    unit.require(members.size() == 1 || members.back() > members[members.size() - 2], "ranks",
+                 "ranks in ascending order");
+  }
+  unit.require(!members.empty(), "ranks", "at least one rank");
+  const partition::Layout part = layout.part(members);
+  return partition::FlatSpace{std::move(params), part}.among(std::move(members), layout.world());
+}
+
 void read_units(const Fields& fields, const partition::Layout& layout, Manifest& manifest) {
   const std::vector<partition::ParamSpec> params = read_params(fields, manifest);
   std::size_t next = 0;
@@ -215,7 +232,9 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
     const std::size_t count = unit.list("params").size();
     unit.require(count <= params.size() - next, "params", fmt::format("at most {} parameters", params.size() - next));
     const auto first = params.begin() + static_cast<std::ptrdiff_t>(next);
-    partition::FlatSpace space{{first, first + static_cast<std::ptrdiff_t>(count)}, layout};
+    std::vector<partition::ParamSpec> own{first, first + static_cast<std::ptrdiff_t>(count)};
+    const partition::FlatSpace space =
+        unit.has("ranks") ? read_part(unit, std::move(own), layout) : partition::FlatSpace{std::move(own), layout};
     for (std::size_t p = 0; p < count; ++p) {
       const json::array place{next + p, space.offset(p)};
       unit.require(unit.list("params")[p] == place, "params", "the entry " + json::serialize(place));
@@ -225,10 +244,12 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
                      unit.count("pad") == space.padded_size() - space.used_size(),
                  "slice", "slice, slices, align and pad that follow from /params and /parallel");
     manifest.unit_names.push_back(unit.text("name"));
-    manifest.spaces.push_back(std::move(space));
+    manifest.spaces.push_back(space);
     next += count;
   });
   fields.require(next == params.size() && !manifest.spaces.empty(), "units", "each parameter in a unit");
+  fields.require(manifest.spaces.front().members().empty(), "units",
+                 "a first unit without ranks, which all ranks share");
   const Fields parallel = fields.object("parallel");
   parallel.require(std::ranges::equal(parallel.list("owner"), manifest.spaces.front().owners(),
                                       [](const json::value& said, int owner) { return said == owner; }),
@@ -387,7 +408,8 @@ bool Manifest::has_optimizer_state() const noexcept {
 int Manifest::minor() const noexcept {
   const bool plain = std::ranges::all_of(
       tensors, [](const auto& unit) { return std::ranges::all_of(unit, &spec::StateTensor::is_plain); });
-  return plain ? usual_minor : format_minor;
+  const bool everywhere = std::ranges::all_of(spaces, [](const auto& space) { return space.members().empty(); });
+  return !everywhere ? format_minor : plain ? usual_minor : other_tensors_minor;
 }
 
 std::vector<DatasetSpec> Manifest::specs(int rank) const {

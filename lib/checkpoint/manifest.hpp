@@ -27,7 +27,8 @@ struct Manifest {
   double wall_time_s = 0;
   Sections sections{};
   std::vector<std::string> unit_names{};
-  std::vector<partition::FlatSpace> spaces{};  // by unit; at least one, all of one layout
+  /// By unit; at least one. The first is one of all ranks; others may be of some of these (FlatSpace::among).
+  std::vector<partition::FlatSpace> spaces{};
   /// Each unit's stored tensors, the weights first. Units without weights, which hold optimizer tensors of other
   /// shapes, come last.
   std::vector<std::vector<spec::StateTensor>> tensors{};
@@ -44,7 +45,7 @@ struct Manifest {
   std::vector<Attached> files{};
   double save_seconds = 0;
 
-  [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
+  [[nodiscard]] int world() const noexcept { return spaces.front().world(); }
   [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world(), minor()}; }
   /// The datasets of one rank's file in creation order: the tensors of each unit, then the columns of the index.
   /// Weights in bf16 have the name param.

@@ -70,7 +70,7 @@ void create_parameter(hid_t file, const partition::ParamSpec& param, std::span<c
     const Hdf5Handle to = space_of(shape), from = space_of(owned);
     const auto begin = static_cast<hsize_t>(interval.begin), end = static_cast<hsize_t>(interval.end);
     const auto offset = static_cast<hsize_t>(interval.local_offset);
-    const std::string shard = escaped(shard_name(interval.rank, space.layout().world()));
+    const std::string shard = escaped(shard_name(interval.rank, space.world()));
     require(select_range(to.id(), shape, begin, end) && select_range(from.id(), owned, offset, offset + end - begin) &&
                 H5Pset_virtual(creation.id(), to.id(), shard.c_str(), source.c_str(), from.id()) >= 0,
             wanted);
@@ -111,7 +111,7 @@ std::string make_view(const Manifest& manifest) {
 }
 
 bool alike(const partition::FlatSpace& a, const partition::FlatSpace& b) {
-  return a.layout() == b.layout() && partition::have_equal_params(a, b);
+  return partition::have_equal_owners(a, b) && partition::have_equal_params(a, b);
 }
 
 }  // namespace

@@ -416,9 +416,8 @@ bool Reader::has_weights_of(const Reader& other) const {
   };
   const std::span<const partition::FlatSpace> spaces = spaces_of(a);
   if (!std::ranges::equal(spaces, spaces_of(b), partition::have_equal_params)) return false;
-  const partition::Layout& layout = a.manifest().spaces.front().layout();
-  if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
-    for (int rank = 0; rank < layout.world(); ++rank) {
+  if (std::ranges::equal(spaces, spaces_of(b), partition::have_equal_owners) && weights() == other.weights()) {
+    for (int rank = 0; rank < a.manifest().world(); ++rank) {
       const auto &own = a.shards.shard(rank).tables, &others = b.shards.shard(rank).tables;
       for (std::size_t unit = 0; unit < spaces.size(); ++unit)
         if (own[a.weights_of(unit)] != others[b.weights_of(unit)]) return false;

@@ -138,7 +138,7 @@ std::vector<RunFolder::Candidate> RunFolder::candidates_in(std::initializer_list
 std::optional<Path> RunFolder::link_in(const Reader& reader) const {
   const Path& directory = reader.directory();
   std::set<Path> paths{directory / manifest_name};
-  const int world = reader.spaces().front().layout().world();
+  const int world = reader.spaces().front().world();
   for (int rank = 0; rank < world; ++rank) {
     const Path file = directory / shard_name(rank, world);
     paths.insert({file, file.parent_path()});

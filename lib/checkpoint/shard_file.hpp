@@ -17,8 +17,9 @@ namespace argosy::checkpoint {
 inline constexpr std::uint64_t block_bytes = 4ULL << 20;
 /// Blocks are copied and hashed in pieces of this size, which stay in a core's own cache between the copy and the hash.
 inline constexpr std::uint64_t piece_bytes = 256ULL << 10;
-inline constexpr int format_major = 1, format_minor = 4;  // that this version reads
+inline constexpr int format_major = 1, format_minor = 5;  // that this version reads
 inline constexpr int usual_minor = 3;                     // that it writes where nothing is stored that needs more
+inline constexpr int other_tensors_minor = 4;             // for tensors in other types, by block, or of some parameters
 
 struct DatasetSpec {
   std::string name;  // "unit/encoder.0/master", without a leading slash

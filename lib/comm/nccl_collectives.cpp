@@ -161,9 +161,9 @@ class NcclCollectives final : public Collectives {
   }
 
  private:
-  static std::string name_of(const char* operation, Levels levels) {
+  [[nodiscard]] std::string name_of(const char* operation, Levels levels) const {
     constexpr std::array parts{"", " in the node", " across nodes"};
-    return operation + std::string(parts[static_cast<std::size_t>(levels)]);
+    return operation + std::string(parts[static_cast<std::size_t>(levels)]) + control_.impl().purpose();
   }
   void checked(int result, const char* what) const { check_nccl(table_, result, what); }
   /// Of the own slots in a flat space; elements.

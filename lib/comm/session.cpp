@@ -369,14 +369,14 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::made_together(const std:
   complete(what, [&](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
   MPI_Comm made = MPI_COMM_NULL;
   session.run(what, [&] { return make(&made); });
-  return made == MPI_COMM_NULL ? nullptr : std::make_unique<Impl>(session, made);
+  return made == MPI_COMM_NULL ? nullptr : std::make_unique<Impl>(session, made, purpose_);
 }
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::duplicate() const {
   MPI_Comm made = MPI_COMM_NULL;
   complete(waiting("duplicate of a communicator", 0),
            [&](MPI_Request* request) { return MPI_Comm_idup(comm, &made, request); });
-  return std::make_unique<Impl>(session, made);
+  return std::make_unique<Impl>(session, made, purpose_);
 }
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::split(int color, int key) const {

@@ -144,7 +144,8 @@ class Session {
 };
 
 struct Communicator::Impl {
-  /// Takes over `owned`. `purpose` follows the names of operations in errors: " at the end of the run".
+  /// Takes over `owned`. `purpose` follows the names of operations in errors: " at the end of the run". What is made of
+  /// this communicator has the same.
   Impl(Session& of, MPI_Comm owned, std::string purpose = "");
   ~Impl();
   Impl(const Impl&) = delete;
@@ -171,6 +172,8 @@ struct Communicator::Impl {
   }
   /// Makes every wait for an operation on this communicator throw. Call from any thread.
   void abandon() const { abandoned_ = true; }
+  void name(std::string purpose) { purpose_ = std::move(purpose); }
+  [[nodiscard]] const std::string& purpose() const noexcept { return purpose_; }
 
   Session& session;
   MPI_Comm comm;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "comm/session.hpp"
+#include "core/error.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -30,8 +31,22 @@ std::vector<int> node_leaders(const Communicator& world, const std::optional<std
 
 Topology Topology::discover(const Communicator& world, std::optional<std::string> node_name) {
   if (const char* name = std::getenv("ARGOSY_NODE_NAME"); name != nullptr && !node_name) node_name = name;
-  const std::vector<int> leaders = node_leaders(world, node_name);
+  return of(world, node_leaders(world, node_name));
+}
 
+std::optional<Topology> Topology::part(std::span<const int> members, const std::string& name) const {
+  const bool mine = std::ranges::binary_search(members, canonical_rank_);
+  auto made = canonical_comm_->impl().split(mine ? 0 : -1, canonical_rank_);
+  if (!made) return std::nullopt;
+  made->name(" of " + name);
+  std::vector<int> leaders;
+  std::map<int, int> first;  // by node
+  for (const int member : members)
+    leaders.push_back(first.try_emplace(layout_.node_of(member), narrow<int>(leaders.size())).first->second);
+  return of(Communicator(std::move(made)), leaders);
+}
+
+Topology Topology::of(const Communicator& world, const std::vector<int>& leaders) {
   // Sorted by (leader, world rank), ranks stand in canonical order.
   std::vector<int> order(leaders.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);

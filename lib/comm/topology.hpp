@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ class Topology {
   /// environment: if any rank has a name, ranks of equal names are a node, and ranks without have the empty name.
   static Topology discover(const Communicator& world, std::optional<std::string> node_name = std::nullopt);
 
+  /// Of some of its ranks: canonical ranks, ascending, whose numbers there are their places in `members`. Absent on all
+  /// other ranks. Errors of its operations say " of <name>". **Collective** over this topology.
+  [[nodiscard]] std::optional<Topology> part(std::span<const int> members, const std::string& name) const;
+
   [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] int world_size() const noexcept { return layout_.world(); }
   [[nodiscard]] int canonical_rank() const noexcept { return canonical_rank_; }
@@ -32,6 +37,9 @@ class Topology {
   [[nodiscard]] const Communicator& canonical_comm() const noexcept { return *canonical_comm_; }
 
  private:
+  /// leaders: by rank of `world`, the lowest rank of its node. **Collective.**
+  static Topology of(const Communicator& world, const std::vector<int>& leaders);
+
   partition::Layout layout_;
   int canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
   std::unique_ptr<Communicator> node_comm_, canonical_comm_;

@@ -8,8 +8,8 @@
 
 /// How the examples of a pool become the micro-batches of steps: sorted by route and lengths, cut into micro-batches of
 /// one route each, dealt to steps so that each step has every route by its share, and the steps are shuffled. With one
-/// route, neighbours form a step. Pure, the same for any world size. Micro-batch j of a step belongs to canonical rank
-/// j mod W, slot j div W. Lengths are those of the plan: EOS included.
+/// route, neighbours form a step. Pure, the same for any world size. dealing.hpp gives the micro-batches of a step to
+/// ranks. Lengths are those of the plan: EOS included.
 namespace argosy::data {
 
 /// A micro-batch of a plan; empty for ranks left over. Examples are places in the list that was planned.

@@ -57,9 +57,12 @@ struct Loader::State {
 
   StepBatches assemble(const PoolSource& pool, std::int64_t at) {
     StepBatches made;
-    for (int slot = 0; slot < settings.pool.sizes.accumulation; ++slot)
-      made.batches.push_back(pool.assemble(at, slot * settings.world + settings.canonical_rank));
     made.routes = pool.routes(at);
+    made.dealt = deal(made.routes, settings.deal);
+    for (const std::vector<int>& slot : made.dealt) {
+      const int number = slot[static_cast<std::size_t>(settings.canonical_rank)];
+      made.batches.push_back(number < 0 ? Batch{} : pool.assemble(at, number));
+    }
     if (maker.is_exact()) {
       made.totals = pool.totals(at);
     } else {

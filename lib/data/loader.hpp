@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/batch.hpp"
+#include "data/dealing.hpp"
 #include "data/pool_source.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenizer.hpp"
@@ -25,8 +26,9 @@ struct Cursor {
 struct StepBatches {
   Cursor at;                   // of this step
   Cursor next;                 // of the step after it
-  std::vector<Batch> batches;  // [accumulation], by slot; empty ones where other ranks have more
+  std::vector<Batch> batches;  // by slot; empty ones where other ranks have more
   std::vector<int> routes{};   // of the micro-batches of all ranks, as PoolSource::routes
+  Dealt dealt{};               // the same micro-batches, by slot and rank
   /// Over all ranks where the plan knows them (Loader::is_exact), else of this rank's batches. tgt_tokens of all ranks
   /// are the gradient's denominator.
   PoolSource::Totals totals{};
@@ -37,7 +39,8 @@ struct StepBatches {
 
 struct LoaderSettings {
   PoolSettings pool;
-  int canonical_rank = 0, world = 1;
+  int canonical_rank = 0;
+  DealSettings deal{};    // of the micro-batches of a step
   int workers = 1;        // threads that assemble
   std::size_t ahead = 4;  // steps kept ready
 };

@@ -53,12 +53,23 @@ std::vector<int> Layout::slots_of(int canonical_rank) const {
   return slots;
 }
 
+Layout Layout::part(std::span<const int> members) const {
+  std::vector<int> sizes(node_sizes_.size());
+  int before = -1;
+  for (const int member : members) {
+    ARGOSY_CHECK(member > before, "rank {} after rank {}", member, before);
+    ++sizes[static_cast<std::size_t>(node_of(before = member))];
+  }
+  std::erase(sizes, 0);
+  return Layout(std::move(sizes));
+}
+
 std::int64_t ParamSpec::numel() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
 }
 
 FlatSpace::FlatSpace(std::vector<ParamSpec> params, const Layout& layout)
-    : params_(std::move(params)), layout_(layout), slices_(layout.nodes() * layout.slots()) {
+    : params_(std::move(params)), layout_(layout), world_(layout.world()), slices_(layout.nodes() * layout.slots()) {
   std::stable_partition(params_.begin(), params_.end(), [](const ParamSpec& param) { return !param.decay; });
   std::int64_t end = 0;
   decay_begin_ = -1;
@@ -80,6 +91,16 @@ FlatSpace::FlatSpace(std::vector<ParamSpec> params, const Layout& layout)
       owner_.push_back(layout.canonical_rank(node, layout.slot_owner(node, slot)));
     }
   }
+}
+
+FlatSpace FlatSpace::among(std::vector<int> members, int world) const {
+  ARGOSY_CHECK(std::ssize(members) == layout_.world() && world_ == layout_.world() && members.back() < world,
+               "{} members of {} ranks for a space of {}", members.size(), world, layout_.world());
+  FlatSpace placed = *this;
+  for (int& owner : placed.owner_) owner = members[static_cast<std::size_t>(owner)];
+  placed.members_ = std::move(members);
+  placed.world_ = world;
+  return placed;
 }
 
 std::size_t FlatSpace::index_of(const std::string& name) const {
@@ -107,7 +128,7 @@ std::int64_t FlatSpace::owned_size(int canonical_rank) const {
 }
 
 std::vector<std::int64_t> FlatSpace::owned_before(std::int64_t end) const {
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(layout_.world()), 0);
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(world_), 0);
   for (int slice = 0; slice < slices_; ++slice)
     owned[static_cast<std::size_t>(owner(slice))] +=
         std::clamp(end - slice_begin(slice), std::int64_t{0}, slice_size());
@@ -120,10 +141,14 @@ bool have_equal_params(const FlatSpace& a, const FlatSpace& b) {
   });
 }
 
+bool have_equal_owners(const FlatSpace& a, const FlatSpace& b) {
+  return a.world() == b.world() && a.layout() == b.layout() && a.owners() == b.owners();
+}
+
 std::vector<Interval> intervals_of(const FlatSpace& space, int rank) {
   const std::int64_t size = space.slice_size();
   std::vector<std::int64_t> local_begin(static_cast<std::size_t>(space.slices()));
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(space.layout().world()), 0);
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(space.world()), 0);
   for (int slice = 0; slice < space.slices(); ++slice) {
     std::int64_t& next = owned[static_cast<std::size_t>(space.owner(slice))];
     local_begin[static_cast<std::size_t>(slice)] = next;

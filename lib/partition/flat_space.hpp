@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class Layout {
   [[nodiscard]] int slot_owner(int node, int slot) const;
   /// Slots owned by a canonical rank, ascending.
   [[nodiscard]] std::vector<int> slots_of(int canonical_rank) const;
+  /// Of these ranks alone (canonical, ascending): nodes without any are left out, and rank i is members[i] of this one.
+  [[nodiscard]] Layout part(std::span<const int> members) const;
   bool operator==(const Layout&) const = default;
 
  private:
@@ -52,6 +55,9 @@ class FlatSpace {
  public:
   /// Lays out `params`: those without decay first, otherwise in the given order.
   FlatSpace(std::vector<ParamSpec> params, const Layout& layout);
+  /// The space of a part of all ranks, with owners in the numbering of all: members[i] in the place of i. Everywhere
+  /// below, that is then the canonical rank. members: ascending, of `world` ranks.
+  [[nodiscard]] FlatSpace among(std::vector<int> members, int world) const;
 
   /// In flat order.
   [[nodiscard]] const std::vector<ParamSpec>& params() const noexcept { return params_; }
@@ -75,19 +81,26 @@ class FlatSpace {
   [[nodiscard]] std::int64_t owned_size(int canonical_rank) const;
   /// How many of the elements before `end` each canonical rank owns. They come first in its shard.
   [[nodiscard]] std::vector<std::int64_t> owned_before(std::int64_t end) const;
+  /// Of the ranks that share the space.
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  /// How many ranks the numbering of owners has, and which of them share the space; empty: all.
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
 
  private:
   std::vector<ParamSpec> params_;
   std::vector<std::int64_t> offsets_;
   Layout layout_;
-  std::vector<int> owner_;
-  int slices_ = 1;
+  std::vector<int> owner_, members_;
+  int world_ = 1, slices_ = 1;
   std::int64_t decay_begin_ = 0, used_size_ = 0, padded_size_ = 0;
 };
 
 /// Whether both lay out parameters of the same names and shapes, in the same order; the layouts may differ.
 [[nodiscard]] bool have_equal_params(const FlatSpace& a, const FlatSpace& b);
+
+/// Whether each slice has the same owner in both, of as many ranks.
+[[nodiscard]] bool have_equal_owners(const FlatSpace& a, const FlatSpace& b);
 
 /// One piece of a parameter on one rank: elements [begin, end) of parameter `param` (index in the FlatSpace) lie at
 /// [local_offset, local_offset + end - begin) of the rank's shard (its slices, ascending, end to end).

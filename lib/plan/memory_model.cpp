@@ -83,53 +83,67 @@ double attention_scratch(const spec::Architecture& shape, bool decoder, double p
   return sums + gradients + (decoder && added > 0 ? 5 * values(heads, 2) : 0);
 }
 
+Part& operator+=(Part& sum, const Part& part) {
+  sum.padded += part.padded;
+  sum.owned += part.owned;
+  sum.held += part.held;
+  return sum;
+}
 Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.owned - b.owned, a.held - b.held}; }
 
 }  // namespace
 
 Part SpaceSizes::trained() const { return all - frozen; }
 
-SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout, const spec::StateOf& state) {
+SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout, const spec::StateOf& state,
+                       const Placement& placement, int canonical_rank) {
   SpaceSizes sizes;
   sizes.layout = layout;
   const PlanShape plan = plan_shape(spec, layout);
+  std::vector<partition::Layout> layouts;  // by component
+  for (std::size_t c = 0; c < spec.components.size(); ++c) layouts.push_back(placement.layout_of(c, layout));
   std::vector<std::int64_t> state_bytes(static_cast<std::size_t>(layout.world()), 0);  // by rank
   for (std::size_t u = 0; const spec::Unit& unit : spec.units) {
-    const partition::FlatSpace space(unit.flat(), layout);
+    const partition::Layout& shared = layouts[unit.component];
+    const partition::FlatSpace space(unit.flat(), shared);
     const std::int64_t padded = space.padded_size();
     ++sizes.units;
     sizes.parameters += space.parameters();
-    sizes.all.padded += padded;
+    sizes.padded += padded;
     const bool rotates = plan.rotates[u++];
+    if (placement.rank_in(unit.component, canonical_rank) < 0) continue;
+    const std::int64_t slots = most_slots(shared);
+    const Part part{.padded = padded,
+                    .owned = padded / (static_cast<std::int64_t>(shared.nodes()) * shared.slots()) * slots,
+                    .held = padded / shared.slots() * slots};
+    sizes.one_slice = sizes.one_slice && shared.nodes() * shared.slots() == shared.world();
+    sizes.all += part;
     if (rotates) sizes.rotating = std::max(sizes.rotating, padded);
-    if (!rotates) sizes.resident.padded += padded;
+    if (!rotates) sizes.resident += part;
     if (unit.frozen) {
-      sizes.frozen.padded += padded;
-      if (!rotates) sizes.frozen_resident.padded += padded;
+      sizes.frozen += part;
+      if (!rotates) sizes.frozen_resident += part;
       continue;
     }
     sizes.largest = std::max(sizes.largest, padded);
     if (rotates) sizes.rotating_trained = std::max(sizes.rotating_trained, padded);
+    const std::vector<int>& members = placement.members(unit.component);
     for (const spec::StateTensor& tensor : unit.kept(state)) {
       if (tensor.name == spec::weights_tensor) continue;
       const std::vector<spec::OwnedPart> parts =
-          spec::owned_parts(tensor.is_flat() ? space : partition::FlatSpace(unit.flat(tensor), layout), tensor);
-      for (std::size_t rank = 0; rank < parts.size(); ++rank)
-        state_bytes[rank] += parts[rank].size * static_cast<std::int64_t>(size_of(tensor.dtype));
+          spec::owned_parts(tensor.is_flat() ? space : partition::FlatSpace(unit.flat(tensor), shared), tensor);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::size_t rank = members.empty() ? i : static_cast<std::size_t>(members[i]);
+        state_bytes[rank] += parts[i].size * static_cast<std::int64_t>(size_of(tensor.dtype));
+      }
     }
   }
   const std::int64_t slots = most_slots(layout);
-  sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
-  const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
   sizes.state.padded = std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
   sizes.state.held = sizes.state.padded / layout.slots() * slots;
   for (int rank = 0; rank < layout.world(); ++rank)
-    if (std::ssize(layout.slots_of(rank)) == slots)
+    if (placement.is_everywhere() ? std::ssize(layout.slots_of(rank)) == slots : rank == canonical_rank)
       sizes.state.owned = std::max(sizes.state.owned, state_bytes[static_cast<std::size_t>(rank)]);
-  for (Part* const part : {&sizes.all, &sizes.resident, &sizes.frozen, &sizes.frozen_resident}) {
-    part->owned = part->padded / slices * slots;
-    part->held = part->padded / layout.slots() * slots;
-  }
   return sizes;
 }
 

@@ -7,6 +7,7 @@
 
 #include "optim/optim_config.hpp"
 #include "partition/flat_space.hpp"
+#include "plan/placement.hpp"
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
 
@@ -26,7 +27,7 @@ struct Part {
 struct SpaceSizes {
   partition::Layout layout{};
   int units = 0;
-  std::int64_t parameters = 0;  // tied once, no padding
+  std::int64_t parameters = 0, padded = 0;  // of the whole model: tied once, no padding; elements with padding
   Part all;
   std::int64_t largest = 0;  // unit that is reduced
   /// Elements of the buffers that units use in turns: as large as the largest block, and the largest that is trained.
@@ -38,9 +39,15 @@ struct SpaceSizes {
   Part state;             // bytes kept besides the weights: the optimizer's own, a running mean
   bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place
 };
-/// state: what is kept for each unit.
+/// state: what is kept for each unit. Of the units that `canonical_rank` has by `placement`.
 [[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
-                                     const spec::StateOf& state = optim::state_of({}));
+                                     const spec::StateOf& state = optim::state_of({}), const Placement& placement = {},
+                                     int canonical_rank = 0);
+
+/// Of the fullest rank, for the copy of its state that checkpoints are written from: masters, and what is kept besides.
+[[nodiscard]] inline std::int64_t copied_bytes(const SpaceSizes& sizes) {
+  return 4 * sizes.all.owned + sizes.state.owned;
+}
 
 /// Schemes of other programs, planned for comparison and never run. ddp: every rank holds everything, and gradients are
 /// all-reduced (DistributedDataParallel). hsdp: everything is sharded inside a node and replicated across nodes, over

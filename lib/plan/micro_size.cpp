@@ -118,7 +118,7 @@ std::int64_t full_length_bytes(const RunConfig& config, const spec::ModelSpec& s
   if (config.sharding.accumulation_order == AccumulationOrder::breadth_first)
     together += (sizes.accumulation - 1) * (kept.total() - kept.logits - kept.recomputed - kept.attention);
   const SpaceSizes& spaces = planner.spaces();
-  const std::int64_t copy = target.gpu != nullptr ? 0 : 4 * spaces.all.owned + spaces.state.owned;
+  const std::int64_t copy = target.gpu != nullptr ? 0 : copied_bytes(spaces);
   return state.state() + copy + std::max(state.scratch + static_cast<std::int64_t>(together), state.translating);
 }
 

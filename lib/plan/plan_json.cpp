@@ -54,7 +54,7 @@ json::object json_of(const RunPlan& plan) {
   const SchemePlan& chosen = plan.chosen();
   return {
       {"parameters", plan.spaces.parameters},
-      {"padded_parameters", plan.spaces.all.padded},
+      {"padded_parameters", plan.spaces.padded},
       {"trained_parameters", plan.parameters.trained},
       {"ranks", plan.target.layout.world()},
       {"nodes", plan.target.layout.nodes()},
@@ -69,6 +69,10 @@ json::object json_of(const RunPlan& plan) {
       {"micro_batches", plan.sizes.micro_batches},
       {"accumulation", plan.sizes.accumulation},
       {"idle_share", plan.sizes.idle_share},
+      {"placement",
+       {{"routes", json::value_from(plan.target.placement.routes)},
+        {"components", json::value_from(plan.target.placement.components)},
+        {"others", json::value_from(plan.other_placements)}}},
       {"positions_per_step", plan.positions_per_step},
       {"steps", json::value_from(plan.steps)},
       {"positions_in_all", json::value_from(plan.positions_in_all)},

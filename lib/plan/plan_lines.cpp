@@ -34,9 +34,14 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
                const std::vector<std::string>& formats) {
   const data::StepSizes& sizes = plan.sizes;
   lines.push_back(fmt::format("model: {} parameters ({} with padding){}{}", grouped(plan.spaces.parameters),
-                              grouped(plan.spaces.all.padded), formats.empty() ? "" : "; exportable as ",
+                              grouped(plan.spaces.padded), formats.empty() ? "" : "; exportable as ",
                               fmt::join(formats, ", ")));
   if (!plan.components.empty()) lines.push_back(plan.components);
+  for (const OtherPlacement& other : plan.other_placements)
+    lines.push_back(
+        fmt::format("  with placement {}: {:.2f} times as long a step, {:.2f} times the memory of the fullest rank, "
+                    "{:.1f} % idle (rough)",
+                    other.name, other.step_ratio, other.bytes_ratio, 100 * other.idle_share));
   if (const auto [trained, all] = plan.parameters; trained < all)
     lines.push_back(fmt::format("trained: {} parameters ({:.2g} %)", grouped(trained),
                                 100 * static_cast<double>(trained) / static_cast<double>(all)));
@@ -207,6 +212,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
                                   const std::vector<std::string>& formats) {
   std::vector<std::string> lines;
   add_model(lines, plan, config, formats);
+  if (which == Schemes::all) lines.insert(lines.end(), plan.tasks.begin(), plan.tasks.end());
   if (which == Schemes::all || plan.data) add_data(lines, plan, config);
   add_optimizer(lines, plan, config);
   add_activations(lines, plan);

@@ -14,6 +14,7 @@
 #include "optim/optim_config.hpp"
 #include "optim/schedule.hpp"
 #include "plan/init_from.hpp"
+#include "plan/placement.hpp"
 #include "plan/tasks.hpp"
 #include "spec/fine_tuning.hpp"
 #include "spec/model_config.hpp"
@@ -174,6 +175,7 @@ struct RunConfig {
   data::DataConfig data;
   std::optional<TasksConfig> tasks;                        // absent once they are corpora
   std::map<std::string, std::vector<std::string>> groups;  // of languages, for stacks that these share
+  PlacementConfig placement{};                             // of the tasks of such a model
   spec::ModelConfig model;
   std::optional<InitFrom> init_from;     // absent: random weights
   std::optional<spec::LoraConfig> lora;  // absent: no adapters
@@ -191,8 +193,9 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (preset, run_dir, seed, device, data, tasks, groups, model, init_from, lora, freeze, loss,
-                       optimizer, schedule, batch, precision, sharding, checkpoint, validation, telemetry, comm, stop))
+                      (preset, run_dir, seed, device, data, tasks, groups, placement, model, init_from, lora, freeze,
+                       loss, optimizer, schedule, batch, precision, sharding, checkpoint, validation, telemetry, comm,
+                       stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
 std::span<const config::KeyText> key_texts(const PrecisionConfig&);

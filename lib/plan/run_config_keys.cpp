@@ -152,7 +152,7 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
-  static constexpr std::array<KeyText, 22> texts{{
+  static constexpr std::array<KeyText, 23> texts{{
       {"preset",
        "fine_tuning: other defaults for training that goes on from trained weights: optimizer.max_grad_norm 5 (not "
        "with "
@@ -165,6 +165,12 @@ std::span<const KeyText> key_texts(const RunConfig&) {
       {"groups",
        "names of groups of languages, each with its codes, for stacks of the model with share source_group or "
        "target_group"},
+      {"placement",
+       "which ranks train which tasks of a model whose stacks only some of them share, and hold the components of "
+       "these: "
+       "everywhere (all ranks all tasks); auto (the predicted time of a step decides, then memory); or the ranks of "
+       "each "
+       "task, {\"en-fr\": [0, 1], …}, by canonical rank: node by node"},
       {"model", "shape of the model"},
       {"init_from",
        "weights that a new run begins with, with a fresh optimizer, schedule and data: the folder of a checkpoint, of "

@@ -81,8 +81,9 @@ std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const spec::ModelS
                                      PlanTarget target) {
   std::vector<LayoutPlan> rows;
   const int most_ranks = std::max(sizes.micro_batches, target.layout.world());
-  for (int nodes = 1; nodes <= most_nodes; nodes *= 2) {
-    target.layout = nodes_like(target.layout, nodes);
+  const bool is_placed = !target.placement.is_everywhere();  // on these ranks alone
+  for (int nodes = is_placed ? target.layout.nodes() : 1; nodes <= most_nodes; nodes *= 2) {
+    if (!is_placed) target.layout = nodes_like(target.layout, nodes);
     if (nodes > 1 && target.layout.world() > most_ranks) break;
     const SchemePlanner planner{config, spec, target};
     const SchemePlan plan = planner.plan(scheme_of(config.sharding));
@@ -93,6 +94,7 @@ std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const spec::ModelS
                     .total_bytes = plan.total_bytes,
                     .fits = *plan.fits,
                     .step_s = *plan.step_s});
+    if (is_placed) break;
   }
   return rows;
 }
@@ -173,7 +175,8 @@ class Cure {
         offer(with_scheme(config_, scheme), setting_of(scheme));
     }
     if (!best_.empty()) return best_;
-    for (int nodes = 2 * target_.layout.nodes(); nodes <= most_nodes; nodes *= 2) {
+    const int first = target_.placement.is_everywhere() ? 2 * target_.layout.nodes() : most_nodes + 1;
+    for (int nodes = first; nodes <= most_nodes; nodes *= 2) {
       PlanTarget more = target_;
       more.layout = nodes_like(target_.layout, nodes);
       if (more.layout.world() > sizes_.micro_batches) break;
@@ -370,8 +373,9 @@ std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule,
 
 }  // namespace
 
-RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
+RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& wanted,
                  const data::ShardIndex* shards) {
+  const PlanTarget target = wanted.route_shares.empty() ? placed(wanted, config, spec, shards) : wanted;
   const spec::Architecture& shape = spec.architecture;
   const SchemePlanner planner{config, spec, target};
   RunPlan plan{.target = target, .spaces = planner.spaces(), .sizes = planner.sizes()};
@@ -380,7 +384,11 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   const double positions = batch.source_positions + batch.target_positions;
   plan.positions_per_step = positions * plan.sizes.micro_batches;
   plan.parameters = spec::trained_count(spec);
-  plan.components = components_line(spec);
+  plan.components = components_line(spec, target.placement, target.layout.world());
+  if (!target.placement.is_everywhere()) {
+    plan.tasks = task_lines(spec, target.placement);
+    plan.other_placements = other_placements(config, spec, target, plan.sizes.micro_batches);
+  }
   const config::Period& length = config.schedule.length;
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;
   if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))
@@ -414,14 +422,16 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
-  plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema})).state.owned;
+  plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema}),
+                                       target.placement, planner.fullest_rank())
+                               .state.owned;
   plan.peak_line = peak_line(schedule);
   for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
                                          lr_warning(config, schedule, spec), tokens_warning(config, plan),
                                          size_warning(shape), noise_warning(shape)})
     if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
-  plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;
+  plan.copy_bytes = copied_bytes(plan.spaces);
   plan.disk_bytes = disk_bytes(config, plan, spec);
   return plan;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/data_plan.hpp"
+#include "plan/place.hpp"
 #include "plan/scheme_plan.hpp"
 #include "spec/model_spec.hpp"
 
@@ -44,6 +45,8 @@ struct RunPlan {
   double positions_per_step = 0;
   spec::TrainedCount parameters{};
   std::string components{};                           // components_line()
+  std::vector<std::string> tasks{};                   // task_lines(), of tasks that are placed
+  std::vector<OtherPlacement> other_placements{};     // likewise
   std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data, or that is known
   std::optional<DataPlan> data{};                     // with token shards
   telemetry::Flops flops{};                           // a position
@@ -80,8 +83,8 @@ void require_fits(const RunPlan& plan);
 /// count, because their formula is for GPUs.
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes);
 
-/// shards: the index of the token shards, if there are any. Throws Error{config} if the sizes of a step contradict each
-/// other, and what plan_data throws.
+/// target: with the placement of the tasks, or without: then it is made. shards: the index of the token shards, if
+/// there are any. Throws Error{config} if the sizes of a step contradict each other, and what plan_data throws.
 [[nodiscard]] RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
                                const data::ShardIndex* shards = nullptr);
 

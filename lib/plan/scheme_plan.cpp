@@ -1,6 +1,8 @@
 #include "plan/scheme_plan.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "optim/optim_config.hpp"
 
@@ -79,10 +81,24 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       sizes_(data::resolve_sizes(config.batch, target.layout.world())),
       batch_(micro_batch_of(config, sizes_.micro_size)),
       units_(plan_shape(spec, target.layout, optim::whole_units(config.optimizer, spec))),
-      sizes_of_spaces_(space_sizes(spec, target.layout, optim::state_of(config.optimizer))),
       activations_(activations_of(config, spec, batch_, target.gpu)),
       state_(state_choices(config)) {
-  for (const spec::Unit& unit : spec.units) spaces_.emplace_back(unit.flat(), target.layout);
+  const Placement& placement = target_.placement;
+  for (const spec::Unit& unit : spec.units)
+    spaces_.emplace_back(unit.flat(), placement.layout_of(unit.component, target.layout));
+  std::set<std::set<std::size_t>> seen;
+  for (int rank = 0; rank < (placement.is_everywhere() ? 1 : target.layout.world()); ++rank) {
+    if (!seen.insert(placement.absent(rank)).second) continue;
+    unlike_.push_back({rank, space_sizes(spec, target.layout, optim::state_of(config.optimizer), placement, rank)});
+  }
+  fullest_ =
+      std::ranges::max_element(unlike_, {}, [](const Holder& of) { return copied_bytes(of.sizes); }) - unlike_.begin();
+  if (!placement.is_everywhere()) {
+    const TypicalStep step = typical_step(placement, target.route_shares, sizes_.micro_batches, target.layout.world(),
+                                          config.sharding.reduction == Reduction::elastic);
+    sizes_.idle_share = step.idle_share;
+    sizes_.accumulation = step.slots;
+  }
   costs_.wire = wire_of(config);
   if (target.gpu != nullptr) costs_ = costs_of(config, spec, batch_, target);
   costs_.frozen = units_.frozen;
@@ -96,29 +112,59 @@ SchemePlan SchemePlanner::with_memory(std::string name, const StateMemory& state
   return plan;
 }
 
-void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const {
-  const Reduction reduction = config_.sharding.reduction;
+PlanChoices SchemePlanner::choices_of(Scheme scheme, int canonical_rank) const {
+  const bool elastic = config_.sharding.reduction == Reduction::elastic;
   PlanChoices choices{.scheme = scheme,
                       .order = config_.sharding.accumulation_order,
-                      .reduce_every = reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step,
-                      .micro_batches = sizes_.accumulation};
-  // Of several routes, a rank computes one at a time, and some rank each of the others: the most that a step can send.
-  for (std::size_t routes = units_.routes.size(), m = 0;
-       routes > 1 && m < static_cast<std::size_t>(sizes_.accumulation); ++m) {
-    SlotRoutes& slot = choices.slots.emplace_back(SlotRoutes{.own = m % routes});
-    for (std::size_t route = 0; route < routes; ++route) slot.all.insert(route);
+                      .reduce_every = elastic ? ReduceEvery::micro_batch : ReduceEvery::step,
+                      .micro_batches = sizes_.accumulation,
+                      .idle = target_.placement.absent(canonical_rank)};
+  if (units_.routes.size() == 1) return choices;
+  // A rank computes one of its routes at a time, and some rank each of the others: the most that a step can send.
+  std::vector<std::size_t> own;
+  SlotRoutes slot;
+  for (std::size_t route = 0; route < units_.routes.size(); ++route) {
+    slot.all.insert(route);
+    if (target_.placement.is_everywhere() ||
+        std::ranges::binary_search(target_.placement.routes[route], canonical_rank))
+      own.push_back(route);
   }
-  const StepPlan steps = plan_step(units_, choices);
-  plan.traffic = planned_traffic(steps, spaces_, costs_.wire, reduction, other);
+  for (std::size_t m = 0; m < static_cast<std::size_t>(sizes_.accumulation); ++m) {
+    slot.own = own[m % own.size()];
+    choices.slots.push_back(slot);
+  }
+  return choices;
+}
+
+void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const {
+  const Reduction reduction = config_.sharding.reduction;
+  const Placement& placement = target_.placement;
+  const StepPlan steps = plan_step(units_, choices_of(scheme, fullest_rank()));
+  if (placement.is_everywhere()) {
+    plan.traffic = planned_traffic(steps, spaces_, costs_.wire, reduction, other);
+  } else {
+    std::map<std::set<std::size_t>, StepPlan> plans;  // by the components that a rank does not have
+    for (const auto& [rank, sizes] : unlike_)
+      plans.emplace(placement.absent(rank), plan_step(units_, choices_of(scheme, rank)));
+    std::vector<comm::Traffic::Bytes> by_rank;
+    for (int rank = 0; rank < target_.layout.world(); ++rank)
+      by_rank.push_back(sent_bytes(plans.at(placement.absent(rank)), spaces_, costs_.wire, reduction, other,
+                                   [&](std::size_t component) { return placement.rank_in(component, rank); }));
+    plan.traffic = traffic_of(target_.layout, by_rank);
+  }
   if (target_.gpu == nullptr) return;
   CostInputs costs = costs_;
   costs.other = other;
+  for (std::size_t c = 0; !placement.is_everywhere() && c < spec_.components.size(); ++c) {
+    const partition::Layout group = placement.layout_of(c, target_.layout);
+    costs.groups.emplace_back(group.nodes(), group.slots());
+  }
   if (!target_.gpu_positions_per_s) {  // a measured rate of a GPU has the update in it
     const auto share_of = [&](const Part& part) {
       return !other ? part.owned : *other == Comparison::ddp ? part.padded : part.held;
     };
-    costs.update = optimizer_time({.elements = share_of(sizes_of_spaces_.trained()),
-                                   .state_bytes = share_of(sizes_of_spaces_.state),
+    costs.update = optimizer_time({.elements = share_of(spaces().trained()),
+                                   .state_bytes = share_of(spaces().state),
                                    .master_bytes = state_.master_bytes,
                                    .weight_bytes = state_.weight_bytes,
                                    .ema = config_.optimizer.ema > 0},
@@ -140,9 +186,13 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
 SchemePlan SchemePlanner::memory(Scheme scheme) const {
   StateChoices choices = state_;
   choices.scheme = scheme;
-  StateMemory state = state_memory(sizes_of_spaces_, choices);
-  if (translated_lines_of(config_.validation).any())
-    state.translating = translating_bytes(sizes_of_spaces_, scheme, state_.weight_bytes, target_.gpu == nullptr);
+  StateMemory state;  // of the rank where it is most
+  for (const auto& [rank, sizes] : unlike_) {
+    StateMemory own = state_memory(sizes, choices);
+    if (translated_lines_of(config_.validation).any())
+      own.translating = translating_bytes(sizes, scheme, state_.weight_bytes, target_.gpu == nullptr);
+    if (own.state() > state.state()) state = own;
+  }
   return with_memory(boost::describe::enum_to_string(scheme, ""), state);
 }
 
@@ -153,8 +203,7 @@ SchemePlan SchemePlanner::plan(Scheme scheme) const {
 }
 
 SchemePlan SchemePlanner::plan(Comparison other) const {
-  SchemePlan plan =
-      with_memory(boost::describe::enum_to_string(other, ""), state_memory(sizes_of_spaces_, other, state_));
+  SchemePlan plan = with_memory(boost::describe::enum_to_string(other, ""), state_memory(spaces(), other, state_));
   forecast(plan, like(other), other);
   return plan;
 }

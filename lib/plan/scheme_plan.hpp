@@ -6,6 +6,7 @@
 
 #include "data/data_config.hpp"
 #include "partition/flat_space.hpp"
+#include "plan/placement.hpp"
 #include "plan/run_config.hpp"
 #include "plan/time_model.hpp"
 #include "plan/traffic_model.hpp"
@@ -22,6 +23,8 @@ struct PlanTarget {
   const Gpu* gpu = nullptr;                     // absent: fit and time are unknown
   std::optional<double> node_bytes_per_s{};     // out of a node; absent: as many NICs as GPUs
   std::optional<double> gpu_positions_per_s{};  // measured on a single GPU, update included; absent: estimated
+  Placement placement{};                        // of the tasks on the ranks of `layout` (placed())
+  std::vector<double> route_shares{};           // of the micro-batches of a step, by route; with a placement
 };
 
 struct SchemePlan {
@@ -45,7 +48,9 @@ class SchemePlanner {
   /// Throws Error{config} if the sizes of a step contradict each other.
   SchemePlanner(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target);
 
-  [[nodiscard]] const SpaceSizes& spaces() const noexcept { return sizes_of_spaces_; }
+  /// The rank whose state is most, in a checkpoint, and what it holds.
+  [[nodiscard]] int fullest_rank() const { return unlike_[fullest_].rank; }
+  [[nodiscard]] const SpaceSizes& spaces() const { return unlike_[fullest_].sizes; }
   [[nodiscard]] const data::StepSizes& sizes() const noexcept { return sizes_; }
   [[nodiscard]] const MicroBatch& micro_batch() const noexcept { return batch_; }
   [[nodiscard]] const ActivationMemory& activations() const noexcept { return activations_; }
@@ -57,6 +62,8 @@ class SchemePlanner {
   [[nodiscard]] SchemePlan plan(Comparison other) const;
 
  private:
+  /// Of the step plan of a rank.
+  [[nodiscard]] PlanChoices choices_of(Scheme scheme, int canonical_rank) const;
   [[nodiscard]] SchemePlan with_memory(std::string name, const StateMemory& state) const;
   void forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const;
 
@@ -64,10 +71,15 @@ class SchemePlanner {
   const spec::ModelSpec& spec_;
   PlanTarget target_;
   data::StepSizes sizes_;
+  struct Holder {
+    int rank;
+    SpaceSizes sizes;
+  };
+  std::vector<Holder> unlike_;  // a rank for each set of components that some rank has
+  std::size_t fullest_ = 0;     // of these
   MicroBatch batch_;
   PlanShape units_;
   std::vector<partition::FlatSpace> spaces_;
-  SpaceSizes sizes_of_spaces_;
   ActivationMemory activations_;
   StateChoices state_;
   CostInputs costs_;

@@ -33,6 +33,18 @@ void validate_groups(const RunConfig& config, const std::set<std::string>& langu
                    fmt::format("at most {} languages", spec::most_languages), group_of.size());
 }
 
+void validate_placement(const RunConfig& config, const std::vector<data::CorpusConfig>& corpora, Problems& problems) {
+  const auto& placed = config.placement.tasks;
+  if (placed.empty()) return;
+  std::set<std::string> names;
+  for (const data::CorpusConfig& corpus : corpora) names.insert(corpus.name);
+  for (const auto& [task, ranks] : placed)
+    problems.require(names.contains(task), "/placement", fmt::format("of tasks: {}", fmt::join(names, ", ")), task);
+  std::erase_if(names, [&](const std::string& name) { return placed.contains(name); });
+  problems.require(names.empty(), "/placement", "the ranks of each task",
+                   fmt::format("none for {}", fmt::join(names, ", ")));
+}
+
 /// How stacks are shared.
 std::set<spec::Share> shares_of(const spec::ModelConfig& model) {
   std::set<spec::Share> shares;
@@ -51,6 +63,8 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
                    "absent, since no stack has share source_group or target_group", "groups");
   problems.require(config.loss.normalise == LossNormalisation::step || !spec::is_plain(config.model), "/loss/normalise",
                    "step, since no stack has a share other than all", "component");
+  problems.require(config.placement.is_everywhere() || !spec::is_plain(config.model), "/placement",
+                   "everywhere, since no stack has a share other than all", config.placement.text());
   if (spec::is_plain(config.model) || is_language_model(config)) return;
   problems.require(!config.lora, "/lora", "absent, since the model has stacks that only some tasks share", "adapters",
                    "export the model of one task, and train its adapters");
@@ -78,6 +92,7 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
     languages.insert(corpus.languages.begin(), corpus.languages.end());
   }
   validate_groups(config, languages, problems);
+  validate_placement(config, corpora, problems);
   const spec::Sharing sharing{.tasks = {}, .groups = config.groups};
   std::set<std::string> lacking;
   for (const data::CorpusConfig& corpus : corpora) {
@@ -114,15 +129,49 @@ std::vector<std::int64_t> parameters_of(const spec::ModelSpec& spec) {
 
 }  // namespace
 
-std::vector<std::string> task_lines(const spec::ModelSpec& spec) {
+std::string name_of_group(const spec::ModelSpec& spec, const Placement& placement, const std::vector<int>& members) {
+  std::string name;
+  int more = -1;
+  for (std::size_t c = 0; c < spec.components.size(); ++c) {
+    if (placement.members(c) != members) continue;
+    if (more++ < 0) name = spec.components[c].name;
+  }
+  return more > 0 ? fmt::format("{} and {} more", name, more) : name;
+}
+
+std::string text_of(const Placement& placement, const spec::ModelSpec& spec) {
+  if (placement.is_everywhere()) return {};
+  PlacementConfig tasks;
+  for (const auto& [task, route] : spec.route_of) tasks.tasks[task] = placement.routes[route];
+  return tasks.text();
+}
+
+std::string text_of_ranks(const std::vector<int>& ranks) {
+  std::vector<std::string> runs;
+  for (std::size_t begin = 0, end = 0; begin < ranks.size(); begin = end) {
+    while (end < ranks.size() && ranks[end] - ranks[begin] == narrow<int>(end - begin)) ++end;
+    const int first = ranks[begin], last = ranks[end - 1];
+    runs.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+  }
+  return fmt::format("{}", fmt::join(runs, ", "));
+}
+
+std::vector<std::string> task_lines(const spec::ModelSpec& spec, const Placement& placement) {
   if (spec.sharing.tasks.empty()) return {"the model has no stacks that only some tasks share"};
   std::vector<std::string> lines{
-      fmt::format("{} tasks, {} components, all on every rank", spec.sharing.tasks.size(), spec.components.size()),
+      fmt::format("{} tasks, {} components, {}", spec.sharing.tasks.size(), spec.components.size(),
+                  placement.is_everywhere() ? "all on every rank" : "each on some of the ranks"),
       fmt::format("  {:<24} {:>15}  tasks", "component", "parameters")};
+  const auto with_ranks = [&](std::string line, const std::vector<int>& ranks) {
+    if (!placement.is_everywhere())
+      line += ranks.empty() ? "; all ranks" : fmt::format("; ranks {}", text_of_ranks(ranks));
+    lines.push_back(std::move(line));
+  };
   const std::vector<std::int64_t> parameters = parameters_of(spec);
   for (std::size_t c = 0; c < spec.components.size(); ++c)
-    lines.push_back(fmt::format("  {:<24} {:>15}  {}", spec.components[c].name, parameters[c],
-                                fmt::join(spec.components[c].tasks, ", ")));
+    with_ranks(fmt::format("  {:<24} {:>15}  {}", spec.components[c].name, parameters[c],
+                           fmt::join(spec.components[c].tasks, ", ")),
+               placement.members(c));
   lines.push_back(fmt::format("  {:<24} {:>15}  components", "task", "parameters"));
   for (const spec::Task& task : spec.sharing.tasks) {
     std::vector<std::string> names;
@@ -132,16 +181,26 @@ std::vector<std::string> task_lines(const spec::ModelSpec& spec) {
       names.push_back(spec.components[c].name);
       all += parameters[c];
     }
-    lines.push_back(fmt::format("  {:<24} {:>15}  {}", task.name, all, fmt::join(names, ", ")));
+    with_ranks(fmt::format("  {:<24} {:>15}  {}", task.name, all, fmt::join(names, ", ")),
+               placement.is_everywhere() ? std::vector<int>{} : placement.routes[spec.route_of.at(task.name)]);
   }
   return lines;
 }
 
-std::string components_line(const spec::ModelSpec& spec) {
+std::string components_line(const spec::ModelSpec& spec, const Placement& placement, int world) {
   constexpr std::size_t most = 8;
   if (spec.components.size() == 1) return {};
   const std::vector<std::int64_t> parameters = parameters_of(spec);
-  std::string line = fmt::format("components: {}, all on every rank", spec.components.size());
+  std::size_t fewest = spec.components.size(), largest = 0;  // on a rank
+  for (int rank = 0; rank < world; ++rank) {
+    const std::size_t own = spec.components.size() - placement.absent(rank).size();
+    fewest = std::min(fewest, own);
+    largest = std::max(largest, own);
+  }
+  std::string line = fmt::format("components: {}, {}", spec.components.size(),
+                                 placement.is_everywhere() ? "all on every rank"
+                                 : fewest == largest       ? fmt::format("{} of them on each rank", fewest)
+                                                     : fmt::format("{} to {} of them on a rank", fewest, largest));
   for (std::size_t c = 0; c < std::min(most, spec.components.size()); ++c)
     line += fmt::format("{} {} ({:.3g} M)", c == 0 ? ":" : ",", spec.components[c].name,
                         static_cast<double>(parameters[c]) / 1e6);

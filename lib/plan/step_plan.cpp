@@ -156,9 +156,9 @@ class Planner {
     return shape_.visit_units[static_cast<std::size_t>(op.visit)];
   }
   [[nodiscard]] std::size_t own_unit(const Compute& op) const { return units_of(op).front(); }
-  [[nodiscard]] int weights_of(std::size_t unit) const {
-    return rotates_weights(choices_.scheme) && !is_idle(unit) ? turns_[unit] : none;
-  }
+  /// The rotating buffer of its weights, on ranks that have it.
+  [[nodiscard]] int turn_of(std::size_t unit) const { return rotates_weights(choices_.scheme) ? turns_[unit] : none; }
+  [[nodiscard]] int weights_of(std::size_t unit) const { return is_idle(unit) ? none : turn_of(unit); }
   [[nodiscard]] int gradients_of(std::size_t unit) const {
     return rotates_gradients(choices_.scheme) && !is_frozen(unit) && !is_idle(unit) ? turns_[unit] : none;
   }
@@ -174,7 +174,9 @@ class Planner {
     return static_cast<int>(plan_.ops.size()) - 1;
   }
 
-  /// Gathers what op `i` needs, and ahead of it what comes next and has a buffer that is not needed before.
+  /// Gathers what op `i` needs, and ahead of it what comes next and has a buffer that is not needed before. A rank
+  /// looks as far ahead as those that have more components: all operations of all ranks then have one order, in which
+  /// each rank has its own, so that no ranks wait for each other.
   void fetch(const std::vector<Compute>& computes, std::size_t i) {
     if (i > 0 && !rotates_weights(choices_.scheme)) return;  // everything is gathered once, at the beginning
     std::array<bool, 2> taken{};
@@ -184,9 +186,8 @@ class Planner {
           gather(each, Levels::both);
       }
       const std::size_t unit = own_unit(computes[j]);
-      const int buffer = weights_of(unit);
-      if (buffer == none) continue;
-      const auto b = static_cast<std::size_t>(buffer);
+      if (turn_of(unit) == none) continue;
+      const auto b = static_cast<std::size_t>(turn_of(unit));
       if (taken[b] && (!reuses_ || holds_[b] != static_cast<int>(unit))) return;
       taken[b] = true;
       if (holds_[b] == static_cast<int>(unit)) continue;
@@ -194,9 +195,9 @@ class Planner {
       if (choices_.scheme == Scheme::hybrid) {
         // Across nodes a unit ahead: only the step inside the node needs the buffer.
         gather_across_nodes(unit);
-        gather(unit, Levels::inner);
+        if (!is_idle(unit)) gather(unit, Levels::inner);
         if (const auto next = next_rotating(computes, j)) gather_across_nodes(*next);
-      } else {
+      } else if (!is_idle(unit)) {
         gather(unit, Levels::both);
       }
     }
@@ -204,11 +205,11 @@ class Planner {
   [[nodiscard]] std::optional<std::size_t> next_rotating(const std::vector<Compute>& computes, std::size_t i) const {
     const auto next = std::find_if(
         computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(),
-        [&](const Compute& op) { return weights_of(own_unit(op)) != none && own_unit(op) != own_unit(computes[i]); });
+        [&](const Compute& op) { return turn_of(own_unit(op)) != none && own_unit(op) != own_unit(computes[i]); });
     return next == computes.end() ? std::nullopt : std::optional(own_unit(*next));
   }
   void gather_across_nodes(std::size_t unit) {
-    if (across_nodes_[unit] != none) return;
+    if (is_idle(unit) || across_nodes_[unit] != none) return;
     Op op = of_unit(OpKind::gather, Stream::gather, unit);
     op.levels = Levels::outer;
     across_nodes_[unit] = add(std::move(op));
@@ -239,7 +240,7 @@ class Planner {
       unneeded_[static_cast<std::size_t>(buffer)] = gathered_[unit];
       is_waited_for_[unit] = true;
     }
-    if (buffer != none && !reuses_) holds_[static_cast<std::size_t>(buffer)] = none;
+    if (turn_of(unit) != none && !reuses_) holds_[static_cast<std::size_t>(turn_of(unit))] = none;
     if (what.kind != OpKind::backward) return;
     for (const std::size_t each : units_of(what)) {
       if (is_frozen(each) || is_idle(each)) continue;
@@ -369,15 +370,16 @@ class Planner {
 
 }  // namespace
 
-std::vector<SlotRoutes> slots_of(std::span<const int> routes, int canonical_rank, int world) {
-  std::vector<SlotRoutes> slots((routes.size() + static_cast<std::size_t>(world) - 1) /
-                                static_cast<std::size_t>(world));
-  for (std::size_t j = 0; j < routes.size(); ++j) {
-    if (routes[j] < 0) continue;
-    const auto ranks = static_cast<std::size_t>(world), route = static_cast<std::size_t>(routes[j]);
-    SlotRoutes& slot = slots[j / ranks];
-    slot.all.insert(route);
-    if (j % ranks == static_cast<std::size_t>(canonical_rank)) slot.own = route;
+std::vector<SlotRoutes> slots_of(std::span<const int> routes, const data::Dealt& dealt, int canonical_rank) {
+  std::vector<SlotRoutes> slots;
+  for (const std::vector<int>& numbers : dealt) {
+    SlotRoutes& slot = slots.emplace_back();
+    for (int rank = 0; const int number : numbers) {
+      const int route = number < 0 ? -1 : routes[static_cast<std::size_t>(number)];
+      if (route >= 0 && rank == canonical_rank) slot.own = static_cast<std::size_t>(route);
+      if (route >= 0) slot.all.insert(static_cast<std::size_t>(route));
+      ++rank;
+    }
   }
   return slots;
 }
@@ -389,8 +391,8 @@ StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
   return Planner(shape, choices, true).run();
 }
 
-StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route) {
-  const PlanChoices choices{.scheme = scheme, .slots = {{.own = route, .all = {route}}}};
+StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route, std::set<std::size_t> idle) {
+  const PlanChoices choices{.scheme = scheme, .idle = std::move(idle), .slots = {{.own = route, .all = {route}}}};
   return Planner(shape, choices, false).run();
 }
 

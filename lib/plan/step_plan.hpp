@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/traffic.hpp"
+#include "data/dealing.hpp"
 #include "partition/flat_space.hpp"
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
@@ -90,16 +91,17 @@ struct SlotRoutes {
   bool operator==(const SlotRoutes&) const = default;
 };
 
-/// routes: of the micro-batches of all ranks of a step: micro-batch j is that of rank j mod W, slot j div W; -1: there
-/// is none.
-[[nodiscard]] std::vector<SlotRoutes> slots_of(std::span<const int> routes, int canonical_rank, int world);
+/// routes: of the micro-batches of all ranks of a step, by their numbers; -1: there is none.
+[[nodiscard]] std::vector<SlotRoutes> slots_of(std::span<const int> routes, const data::Dealt& dealt,
+                                               int canonical_rank);
 
 struct PlanChoices {
   Scheme scheme = Scheme::stage_1;
   AccumulationOrder order = AccumulationOrder::depth_first;
   ReduceEvery reduce_every = ReduceEvery::step;
   int micro_batches = 1;
-  /// Components that no rank's micro-batch needs in this step: nothing of them is gathered, reduced or updated.
+  /// Components that no rank's micro-batch needs in this step, or that this rank does not have: nothing of them is
+  /// gathered, reduced or updated.
   std::set<std::size_t> idle{};
   /// By micro-batch slot. What no rank needs in a slot is left out; for what others need, this rank gathers and reduces
   /// as they do. Empty: all ranks take the only route.
@@ -116,7 +118,9 @@ struct PlanChoices {
 [[nodiscard]] std::vector<int> turns_of(const PlanShape& shape);
 
 [[nodiscard]] StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices);
-/// The forward pass of one micro-batch alone, of which all ranks take the same route.
-[[nodiscard]] StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route = 0);
+/// The forward pass of one micro-batch alone, of which all ranks take the same route. idle: components that this rank
+/// does not have.
+[[nodiscard]] StepPlan plan_forward(const PlanShape& shape, Scheme scheme, std::size_t route = 0,
+                                    std::set<std::size_t> idle = {});
 
 }  // namespace argosy::plan

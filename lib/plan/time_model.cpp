@@ -261,9 +261,14 @@ double muon_time(const spec::Unit& unit, std::size_t index, int ranks, std::int6
 
 namespace {
 
+/// Nodes, and ranks of each, that share a component.
+std::pair<double, double> ranks_of(const CostInputs& in, std::size_t group) {
+  return in.groups.empty() ? std::pair{in.nodes, in.ranks_per_node} : in.groups[group];
+}
+
 /// Seconds of `bytes` of a unit on a ring inside each node and a ring between nodes, which run at the same time.
-double ring_time(const CostInputs& in, comm::Levels levels, double inner_bytes, double outer_bytes) {
-  const double n = in.nodes, g = in.ranks_per_node;
+double ring_time(const CostInputs& in, std::size_t group, comm::Levels levels, double inner_bytes, double outer_bytes) {
+  const auto [n, g] = ranks_of(in, group);
   const bool inside = levels != comm::Levels::outer, across = levels != comm::Levels::inner;
   return (across ? (n - 1) * in.links.outer_latency_s : 0) + (inside ? (g - 1) * in.links.inner_latency_s : 0) +
          std::max(across ? fraction(n) * outer_bytes / in.links.outer_bytes_per_s : 0,
@@ -271,8 +276,9 @@ double ring_time(const CostInputs& in, comm::Levels levels, double inner_bytes, 
 }
 
 /// Every rank sends every owner its slices: as many bytes out of a node as it has ranks times the other nodes' share.
-double elastic_time(const CostInputs& in, double elements) {
-  const double n = in.nodes, g = in.ranks_per_node, bytes = 4 * elements;
+double elastic_time(const CostInputs& in, std::size_t group, double elements) {
+  const auto [n, g] = ranks_of(in, group);
+  const double bytes = 4 * elements;
   return (n - 1) * g * in.links.outer_latency_s + (g - 1) * in.links.inner_latency_s +
          std::max(g * fraction(n) * bytes / in.links.outer_bytes_per_s,
                   fraction(g) / n * bytes / in.links.inner_bytes_per_s);
@@ -300,7 +306,7 @@ OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> space
       case OpKind::update:
         return in.update.update_s * size / all;
       case OpKind::reduce:
-        if (in.reduction == comm::Reduction::elastic) return elastic_time(in, size);
+        if (in.reduction == comm::Reduction::elastic) return elastic_time(in, op.group, size);
         break;
       case OpKind::gather:
       case OpKind::to_owners:
@@ -312,7 +318,7 @@ OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> space
     double seconds = computes ? in.matrices_s[static_cast<std::size_t>(op.unit)] : 0;
     for (const Collective& what : collectives_of(op, in.other)) {
       const auto [inner, outer] = element_bytes(what.payload, in.wire);
-      seconds += ring_time(in, what.levels, bytes(inner), bytes(outer));
+      seconds += ring_time(in, op.group, what.levels, bytes(inner), bytes(outer));
     }
     return seconds;
   };

@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "partition/flat_space.hpp"
@@ -105,6 +106,8 @@ struct CostInputs {
   std::set<std::size_t> frozen{};    // units
   std::vector<double> matrices_s{};  // by unit: of matrices that the optimizer takes whole, at their owners
   int nodes = 1, ranks_per_node = 1;
+  /// By component, nodes of the ranks that share it, and the most of these on a node; empty: those above.
+  std::vector<std::pair<int, int>> groups{};
   Links links{};
   WireBytes wire{};
   comm::Reduction reduction = comm::Reduction::exact;

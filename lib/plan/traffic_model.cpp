@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
+#include <vector>
+
+#include "core/error.hpp"
 
 namespace argosy::plan {
 
@@ -55,39 +59,50 @@ comm::Traffic::Bytes bytes_of(const Collective& what, const partition::FlatSpace
 
 }  // namespace
 
+comm::Traffic::Bytes sent_bytes(const StepPlan& plan, std::span<const partition::FlatSpace> spaces,
+                                const WireBytes& wire, comm::Reduction reduction, std::optional<Comparison> other,
+                                const std::function<int(std::size_t component)>& rank_in) {
+  std::map<std::tuple<int, std::size_t, Collective>, std::int64_t> times;  // by unit, component and what is done
+  for (const Op& op : plan.ops) {
+    for (const Collective& what : collectives_of(op, other)) ++times[{op.unit, op.group, what}];
+  }
+  comm::Traffic::Bytes sent;
+  for (const auto& [key, count] : times) {
+    const auto& [unit, component, what] = key;
+    const comm::Traffic::Bytes once =
+        bytes_of(what, spaces[static_cast<std::size_t>(unit)], rank_in(component), wire, reduction);
+    sent.inner += count * once.inner;
+    sent.outer += count * once.outer;
+  }
+  return sent;
+}
+
+StepTraffic traffic_of(const partition::Layout& layout, std::span<const comm::Traffic::Bytes> by_rank) {
+  StepTraffic traffic;
+  std::vector<std::int64_t> left(static_cast<std::size_t>(layout.nodes()));  // by node
+  for (int rank = 0; const comm::Traffic::Bytes& sent : by_rank) {
+    left[static_cast<std::size_t>(layout.node_of(rank++))] += sent.outer;
+    if (sent.inner + sent.outer <= traffic.rank()) continue;
+    traffic.rank_inner = sent.inner;
+    traffic.rank_outer = sent.outer;
+  }
+  traffic.node = std::ranges::max(left);
+  return traffic;
+}
+
 StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::FlatSpace> spaces, const WireBytes& wire,
                             comm::Reduction reduction, std::optional<Comparison> other) {
-  std::map<std::pair<int, Collective>, std::int64_t> times;  // by unit and what is done with it
-  for (const Op& op : plan.ops) {
-    for (const Collective& what : collectives_of(op, other)) ++times[{op.unit, what}];
-  }
-  const auto sent_by = [&](int rank) {
-    comm::Traffic::Bytes sent;
-    for (const auto& [what, count] : times) {
-      const comm::Traffic::Bytes once =
-          bytes_of(what.second, spaces[static_cast<std::size_t>(what.first)], rank, wire, reduction);
-      sent.inner += count * once.inner;
-      sent.outer += count * once.outer;
-    }
-    return sent;
-  };
-  StepTraffic traffic;
   const partition::Layout& layout = spaces.front().layout();
-  std::set<int> seen;  // sizes of nodes: those of one size send alike
-  for (int node = 0; node < layout.nodes(); ++node) {
-    if (!seen.insert(layout.node_size(node)).second) continue;
-    std::int64_t left = 0;
-    for (int local = 0; local < layout.node_size(node); ++local) {
-      const comm::Traffic::Bytes sent = sent_by(layout.canonical_rank(node, local));
-      left += sent.outer;
-      if (sent.inner + sent.outer > traffic.rank()) {
-        traffic.rank_inner = sent.inner;
-        traffic.rank_outer = sent.outer;
-      }
-    }
-    traffic.node = std::max(traffic.node, left);
+  std::map<int, comm::Traffic::Bytes> by_slots;  // ranks that own as many slots of a node as large send alike
+  std::vector<comm::Traffic::Bytes> by_rank;
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    const int size = layout.node_size(layout.node_of(rank));
+    const int kind = size * (layout.slots() + 1) + narrow<int>(std::ssize(layout.slots_of(rank)));
+    if (!by_slots.contains(kind))
+      by_slots[kind] = sent_bytes(plan, spaces, wire, reduction, other, [rank](std::size_t) { return rank; });
+    by_rank.push_back(by_slots[kind]);
   }
-  return traffic;
+  return traffic_of(layout, by_rank);
 }
 
 }  // namespace argosy::plan

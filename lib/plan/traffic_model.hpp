@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -41,8 +42,17 @@ struct Collective {
 /// gradients where Argosy gathers updated weights. Empty for operations that send nothing.
 [[nodiscard]] std::vector<Collective> collectives_of(const Op& op, std::optional<Comparison> other = {});
 
-/// What all collectives of a step send. spaces: by unit. Elastic sums send every rank's whole gradient in fp32: out of
-/// a node as many bytes as it has ranks times the share of the other nodes. A single rank sends nothing.
+/// What a rank sends in a step by its plan. spaces: by unit. rank_in: its number among the ranks that share a
+/// component. Elastic sums send every rank's whole gradient in fp32: out of a node as many bytes as it has ranks times
+/// the share of the other nodes. A single rank sends nothing.
+[[nodiscard]] comm::Traffic::Bytes sent_bytes(const StepPlan& plan, std::span<const partition::FlatSpace> spaces,
+                                              const WireBytes& wire, comm::Reduction reduction,
+                                              std::optional<Comparison> other,
+                                              const std::function<int(std::size_t component)>& rank_in);
+/// by_rank: what each rank sends, by canonical rank.
+[[nodiscard]] StepTraffic traffic_of(const partition::Layout& layout, std::span<const comm::Traffic::Bytes> by_rank);
+
+/// What all collectives of a step send where all ranks share all units.
 [[nodiscard]] StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::FlatSpace> spaces,
                                           const WireBytes& wire, comm::Reduction reduction,
                                           std::optional<Comparison> other = {});

@@ -61,7 +61,7 @@ CheckedCheckpoint check_one(const comm::Context& context, const std::string& pat
   checked.step = reader->step();
   const bool temp = reader->manifest().at("kind") == "temp";
   checked.kind = !reader->sections().soup.empty() ? "soup" : temp ? "temp" : "export";
-  checked.shards = static_cast<std::size_t>(reader->spaces().front().layout().world());
+  checked.shards = static_cast<std::size_t>(reader->spaces().front().world());
   return checked;
 }
 

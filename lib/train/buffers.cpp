@@ -27,7 +27,7 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
   const std::vector<int> turns = plan::turns_of(shape);
   std::int64_t largest = 0, largest_trained = 0;  // of the units that take turns
   for (std::size_t u = 0; u < turns.size(); ++u) {
-    if (turns[u] < 0) continue;
+    if (turns[u] < 0 || rank_in(u) < 0) continue;
     largest = std::max(largest, model.units()[u].space().padded_size());
     if (!shape.frozen.contains(u)) largest_trained = std::max(largest_trained, model.units()[u].space().padded_size());
   }
@@ -48,6 +48,12 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
     };
     if (std::none_of(model.spec().visits.begin(), model.spec().visits.end(), reads)) continue;
     const int canonical_rank = rank_in(u);
+    buffers.statistics = optim::statistics_of(model.spec().units[u], space, canonical_rank, choices.state, fp32);
+    if (canonical_rank < 0) {
+      for (const spec::StateTensor& tensor : model.spec().units[u].kept(choices.state))
+        if (tensor.is_flat()) buffers.state.emplace_back(tensor, at::zeros({0}, fp32.dtype(stored_type(tensor.dtype))));
+      continue;
+    }
     const std::int64_t padded = space.padded_size(), owned = space.owned_size(canonical_rank);
     const std::vector<int> slices = space.owned_slices(canonical_rank);
     const bool takes_turns = turns[u] >= 0, trains = !shape.frozen.contains(u);
@@ -96,7 +102,6 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
       }
       buffers.state.emplace_back(tensor, made);
     }
-    buffers.statistics = optim::statistics_of(model.spec().units[u], space, canonical_rank, choices.state, fp32);
     buffers.pieces = optim::pieces_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
   }

@@ -49,7 +49,8 @@ struct BufferChoices {
 class Buffers {
  public:
   /// Allocates the buffers and binds the units of `model` to them; units that no visit reads have none.
-  /// canonical_ranks: of this rank, by component. Not collective.
+  /// canonical_ranks: of this rank, by component, among the ranks that have it; -1: this one does not, and its units
+  /// have no memory. Not collective.
   Buffers(model::Model& model, std::vector<int> canonical_ranks, const BufferChoices& choices);
 
   /// Writes elements [begin, end) of a parameter to `values`.

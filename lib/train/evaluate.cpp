@@ -8,6 +8,7 @@
 #include <map>
 #include <string_view>
 
+#include "comm/message.hpp"
 #include "core/error.hpp"
 #include "data/pool_source.hpp"
 #include "data/text_files.hpp"
@@ -81,8 +82,9 @@ std::vector<std::string> names_of(const std::vector<plan::ValidationSet>& sets) 
 
 std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                            const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
-                                           std::span<const data::CountedCorpus> corpora) {
-  const int rank = context.topology.canonical_rank(), world = context.topology.world_size();
+                                           std::span<const data::CountedCorpus> corpora,
+                                           const std::vector<std::vector<int>>& ranks) {
+  const int canonical_rank = context.topology.canonical_rank(), all_ranks = context.topology.world_size();
   const bool language_model = plan::is_language_model(config);
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
   const std::int64_t steps = config.validation.steps.value_or(language_model ? 25 : all);
@@ -93,6 +95,12 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   for (const plan::ValidationSet& wanted : config.validation.sets) {
     EvaluationSet& set = sets.emplace_back();
     set.name = names[sets.size() - 1];
+    if (!ranks.empty()) set.ranks = ranks[sets.size() - 1];
+    const bool has_share = set.ranks.empty() || std::ranges::binary_search(set.ranks, canonical_rank);
+    const int rank = set.ranks.empty()
+                         ? canonical_rank
+                         : narrow<int>(std::ranges::lower_bound(set.ranks, canonical_rank) - set.ranks.begin());
+    const int world = set.ranks.empty() ? all_ranks : narrow<int>(std::ssize(set.ranks));
     const data::TextRules rules = plan::rules_of(wanted, config);
     const data::TextFiles texts =
         data::find_text_files(context.files, wanted.source, wanted.target, "validation set " + set.name);
@@ -107,7 +115,8 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
       set.text.prefixes = plan::prefixes_of(wanted, config.data).value();
       for (const data::CorpusConfig& corpus : config.data.corpora)
         if (corpus.name == wanted.corpus) set.languages = corpus.languages;
-      set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
+      if (has_share)
+        set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
       require_at_most(config.model.max_positions, set, wanted);
     }
     if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
@@ -116,17 +125,27 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   return sets;
 }
 
-void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec) {
-  if (spec.sharing.tasks.empty()) return;
-  for (std::size_t i = 0; i < sets.size(); ++i) {
+std::vector<std::uint32_t> routes_of_sets(const plan::RunConfig& config, const spec::ModelSpec& spec) {
+  std::vector<std::uint32_t> routes;
+  if (spec.sharing.tasks.empty()) return routes;
+  const std::vector<std::string> names = names_of(config.validation.sets);
+  for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string task = config.validation.sets[i].corpus.value_or("");
     const auto route = spec.route_of.find(task);
     if (route == spec.route_of.end())
-      throw_error(Fault::config, fmt::format("validation.sets, {}", sets[i].name),
+      throw_error(Fault::config, fmt::format("validation.sets, {}", names[i]),
                   "the name of a task of the model (corpus): " + spec::text_of(spec.sharing.tasks),
                   task.empty() ? "none" : task, "correct corpus, or leave this set out");
-    sets[i].route = narrow<std::uint32_t>(route->second);
-    for (data::Batch& batch : sets[i].batches) batch.route = sets[i].route;
+    routes.push_back(narrow<std::uint32_t>(route->second));
+  }
+  return routes;
+}
+
+void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec) {
+  const std::vector<std::uint32_t> routes = routes_of_sets(config, spec);
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    sets[i].route = routes[i];
+    for (data::Batch& batch : sets[i].batches) batch.route = routes[i];
   }
 }
 
@@ -163,6 +182,20 @@ double Evaluation::value_of(plan::Metric metric) const {
   return 0;
 }
 
+namespace {
+
+/// The texts of translations that some ranks have, on all ranks.
+void share_texts(const comm::Communicator& world, bool has_them, std::vector<decode::Translation>& translations) {
+  const int root = comm::lowest_rank(world, has_them).value_or(0);
+  std::vector<std::string> texts;
+  for (const decode::Translation& translation : translations) texts.push_back(translation.text);
+  texts = comm::from_message<std::vector<std::string>>(world.broadcast(comm::to_message(texts), root));
+  translations.resize(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) translations[i].text = std::move(texts[i]);
+}
+
+}  // namespace
+
 Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizer,
                     const EvaluationSet& set, const std::vector<plan::Metric>& metrics, std::int64_t lines) {
   std::array<double, 2> sums{};
@@ -187,14 +220,23 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   if (!scored) sources.resize(std::min(sources.size(), static_cast<std::size_t>(lines)));
   if (!scored && sources.empty()) return evaluation;
   std::vector<decode::Translation> translations;
-  model.with_whole(set.route, [&](model::Model& whole) {
-    model::Inference inference(whole);
-    decode::TranslateOptions options;
-    options.source_prefix = set.text.prefixes.source;
-    options.target_prefix = set.text.prefixes.target;
-    options.omit_prefix = true;
-    translations = decode::translate_lines(context.world, inference, tokenizer, {std::move(sources)}, options);
-  });
+  const auto translate = [&] {
+    model.with_whole(set.route, [&](model::Model& whole) {
+      model::Inference inference(whole);
+      decode::TranslateOptions options;
+      options.source_prefix = set.text.prefixes.source;
+      options.target_prefix = set.text.prefixes.target;
+      options.omit_prefix = true;
+      const comm::Communicator& ranks = set.ranks.empty() ? context.world : model.ranks_of(set.route);
+      translations = decode::translate_lines(ranks, inference, tokenizer, {std::move(sources)}, options);
+    });
+  };
+  if (set.ranks.empty()) {
+    translate();
+  } else {
+    comm::agree(context.world, translate);
+    share_texts(context.world, !translations.empty(), translations);
+  }
   if (scored) evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
   evaluation.translations.reserve(translations.size());
   for (decode::Translation& translation : translations) evaluation.translations.push_back(std::move(translation.text));

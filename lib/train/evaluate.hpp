@@ -15,6 +15,7 @@
 #include "decode/repetition.hpp"
 #include "decode/translate.hpp"
 #include "model/model.hpp"
+#include "plan/placement.hpp"
 #include "plan/run_config.hpp"
 #include "telemetry/sink.hpp"
 
@@ -29,18 +30,22 @@ struct EvaluationSet {
   std::vector<data::Batch> batches;      // of this rank
   std::uint32_t route = 0;               // through the model, of all batches
   std::vector<std::string> languages{};  // of its corpus, where the configuration names it
+  std::vector<int> ranks{};              // canonical, that evaluate it: those of its route; empty: all
 };
 
 /// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards. A rank has
 /// at most validation.steps batches of a set. corpora: as data::online_corpora gives them. Not collective. Throws
 /// Error{data} if a file is missing, if two files do not match, or if a line is longer than model.max_positions.
-/// Their route is 0.
+/// Their route is 0. ranks: by set, EvaluationSet::ranks; empty: all ranks evaluate all sets.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                                          const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
-                                                         std::span<const data::CountedCorpus> corpora);
+                                                         std::span<const data::CountedCorpus> corpora,
+                                                         const std::vector<std::vector<int>>& ranks = {});
 
-/// Gives the sets of `config.validation` the routes of their corpora. Throws Error{config} for a set without a task of
-/// the model.
+/// The routes of the corpora of config.validation.sets, by set; empty: the model has one. Throws Error{config} for a
+/// set without a task of the model.
+[[nodiscard]] std::vector<std::uint32_t> routes_of_sets(const plan::RunConfig& config, const spec::ModelSpec& spec);
+/// Gives the sets of `config.validation` these routes.
 void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec);
 
 struct Evaluation {
@@ -76,9 +81,11 @@ void with_route(model::Model& whole, std::size_t route, const UseModel& use);
 
 struct EvaluatedModel {
   NllOf nll_of;
-  /// Calls `use` with the model of a route while this rank has all its weights. All ranks call it together, and `use`
-  /// fails on all or on none.
+  /// Calls `use` with the model of a route while this rank has all its weights; not on ranks that do not compute the
+  /// route. All ranks call it together, and `use` fails on all of these or on none.
   std::function<void(std::size_t route, const UseModel& use)> with_whole;
+  /// The ranks of a route, where they are not all ranks and this is one of them.
+  std::function<const comm::Communicator&(std::size_t route)> ranks_of{};
 };
 
 /// Evaluates a model by its loss, and by its translations if a metric needs them. Translates at least the first `lines`

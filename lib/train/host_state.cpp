@@ -8,18 +8,26 @@
 #include <algorithm>
 
 namespace argosy::train {
-HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device)
+
+HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device, const plan::Placement& placement,
+                     int world)
     : buffers_(buffers), device_(device) {
+  const auto members = [&](std::size_t u) { return placement.members(model.spec().units[u].component); };
   for (std::size_t u = 0; u < buffers.units().size(); ++u) {
-    units_.push_back({model.units()[u].name(), &model.units()[u].space(), {}});
+    units_.push_back({model.units()[u].name(), among_all(model.units()[u].space(), members(u), world), {}});
     for (const auto& [tensor, live] : buffers.units()[u].state) add(u, tensor, live);
   }
   for (std::size_t u = 0; u < buffers.units().size(); ++u) {
     for (const optim::Statistics::Tensor& tensor : buffers.units()[u].statistics.tensors) {
-      units_.push_back({model.units()[u].name() + "." + tensor.name, &tensor.space, {}});
+      units_.push_back({model.units()[u].name() + "." + tensor.name, among_all(tensor.space, members(u), world), {}});
       add(units_.size() - 1, {tensor.name}, tensor.shard);
     }
   }
+}
+
+const partition::FlatSpace* HostState::among_all(const partition::FlatSpace& space, const std::vector<int>& members,
+                                                 int world) {
+  return members.empty() ? &space : &spaces_.emplace_back(space.among(members, world));
 }
 
 void HostState::add(std::size_t unit, const spec::StateTensor& tensor, const at::Tensor& live) {

@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
+#include <deque>
 #include <optional>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
 #include "model/model.hpp"
+#include "plan/placement.hpp"
 #include "train/buffers.hpp"
 
 /// This rank's master weights, optimizer state and running mean in host memory, allocated once. Checkpoints are read
@@ -18,8 +20,10 @@ namespace argosy::train {
 
 class HostState {
  public:
-  /// Allocates. Borrows both.
-  HostState(const model::Model& model, Buffers& buffers, c10::Device device);
+  /// Allocates. Borrows model and buffers. Where not all of the `world` ranks have all components, checkpoints number
+  /// the owners of each unit among all ranks.
+  HostState(const model::Model& model, Buffers& buffers, c10::Device device, const plan::Placement& placement = {},
+            int world = 1);
 
   /// The host memory of the units, the same at each call. Without the optimizer, for checkpoints of weights only.
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_optimizer = true);
@@ -42,7 +46,10 @@ class HostState {
     std::vector<std::byte> plain;  // owns it on the CPU, where memory_count must not count it
   };
   void add(std::size_t unit, const spec::StateTensor& tensor, const at::Tensor& live);
+  [[nodiscard]] const partition::FlatSpace* among_all(const partition::FlatSpace& space,
+                                                      const std::vector<int>& members, int world);
 
+  std::deque<partition::FlatSpace> spaces_;  // of units that some of the ranks have
   Buffers& buffers_;
   const c10::Device device_;
   std::vector<checkpoint::UnitState> units_;  // without their tensors: the model's, then those of statistics

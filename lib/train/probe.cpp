@@ -9,6 +9,7 @@
 #include "core/memory.hpp"
 #include "data/batcher.hpp"
 #include "plan/micro_size.hpp"
+#include "plan/place.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/run_parts.hpp"
@@ -64,7 +65,9 @@ class Probe {
       throw_error(Fault::config, "--probe-memory", "a rank whose memory is known", "an unknown one",
                   "set ARGOSY_RANK_MEMORY to the bytes that a rank may use");
     memory_bytes_ = *memory;
-    target_ = {.layout = context.topology.layout(), .gpu = planned_gpu(run_.device)};
+    target_ =
+        plan::placed({.layout = context.topology.layout(), .gpu = planned_gpu(run_.device)}, config, spec_, nullptr);
+    run_.placement = target_.placement;
     const int world = context.topology.world_size();
     global_size_ = config.batch.micro_size.is_auto ? config.batch.global_size.value()
                                                    : data::resolve_sizes(config.batch, world).global_size;
@@ -153,9 +156,14 @@ class Probe {
     choices.micro_batches = together ? sizes.accumulation : std::min(2, sizes.accumulation);
     const spec::Vocabulary& vocabulary = spec_.architecture.vocabulary;
     data::StepBatches batches;
-    for (int i = 0; i < choices.micro_batches; ++i)
+    for (int i = 0; i < choices.micro_batches; ++i) {
       batches.batches.push_back(
           made_up_batch(plan::full_rows(config_, spec_.architecture, sizes.micro_size), vocabulary));
+      if (run_.placement.is_everywhere()) continue;
+      const plan::SlotRoutes& slot = choices.slots.emplace_back(first_routes());
+      batches.batches.back().route = narrow<std::uint32_t>(*slot.own);
+    }
+    choices.idle = run_.placement.absent(context_.topology.canonical_rank());
     batches.totals.tgt_tokens =
         batches.batches.front().tgt_tokens * choices.micro_batches * context_.topology.world_size();
     const plan::StepPlan steps =
@@ -178,6 +186,20 @@ class Probe {
     std::int64_t peak = memory_of(run_.device).peak_bytes + (run_.device.is_cpu() ? run_.host->size_bytes() : 0);
     context_.world.all_reduce(std::span{&peak, 1}, comm::Reduce::max);
     return peak;
+  }
+
+  /// Of a micro-batch where each rank computes the first of its routes.
+  [[nodiscard]] plan::SlotRoutes first_routes() const {
+    plan::SlotRoutes slot;
+    for (int rank = 0; rank < context_.topology.world_size(); ++rank) {
+      const auto first = std::ranges::find_if(run_.placement.routes, [&](const std::vector<int>& ranks) {
+        return std::ranges::binary_search(ranks, rank);
+      });
+      const auto route = static_cast<std::size_t>(first - run_.placement.routes.begin());
+      slot.all.insert(route);
+      if (rank == context_.topology.canonical_rank()) slot.own = route;
+    }
+    return slot;
   }
 
   comm::Context& context_;

@@ -1,12 +1,16 @@
 #include "train/run_parts.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
 #include "data/preprocess.hpp"
+#include "model/stored_spec.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
+#include "plan/place.hpp"
+#include "plan/sharing.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/start_agreement.hpp"
@@ -24,8 +28,7 @@ plan::ReduceEvery reduce_every(const plan::RunConfig& config) {
 /// The sizes of a step. Where batch.micro_size is auto: with `kept` if there is one, else with the largest that fits.
 /// **Collective.** Throws Error{config}.
 data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                         c10::Device device, std::optional<std::int64_t> kept) {
-  const plan::PlanTarget target{.layout = context.topology.layout(), .gpu = planned_gpu(device)};
+                         const plan::PlanTarget& target, c10::Device device, std::optional<std::int64_t> kept) {
   const int world = context.topology.world_size();
   if (!config.batch.micro_size.is_auto) return data::resolve_sizes(config.batch, world);
   const auto memory = least_memory(context, device);
@@ -60,19 +63,40 @@ std::int64_t fitting_rank(const comm::Context& context, const plan::RunConfig& c
 
 /// The run's plan. Throws Error{config} if this rank's device cannot run it or has too little memory for it.
 plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, const RunFacts& facts,
-                              c10::Device device) {
+                              const plan::PlanTarget& target, c10::Device device) {
   if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic)
     throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
                 "choose another reduction, or set device to cpu");
   const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
-  plan::RunPlan plan =
-      plan::plan_run(plan::with_micro_size(config, facts.sizes), plan::spec_of(config, facts.vocab_live),
-                     {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, &counts);
+  plan::RunPlan plan = plan::plan_run(plan::with_micro_size(config, facts.sizes),
+                                      plan::spec_of(config, facts.vocab_live), target, &counts);
   if (const auto memory = rank_memory_bytes(device, context)) plan::require_state_fits(plan, *memory);
   return plan;
 }
 
 }  // namespace
+
+Kept kept_of(const checkpoint::Reader& reader, const plan::RunConfig& config, bool keeps_size, int world) {
+  Kept kept;
+  if (keeps_size) kept.micro_size = micro_size_of(reader, *config.batch.global_size);
+  if (config.lora && (!config.lora->rank || !config.lora->train_embeddings)) {
+    if (const auto lora = model::stored_lora(reader)) {
+      kept.adapter_rank = lora->rank;
+      kept.train_embeddings = lora->train_embeddings.value_or(false);
+    }
+  }
+  if (config.placement.is_auto) {
+    const RunState state = state_of(reader);
+    const auto has_task = [&](const auto& placed) {
+      return std::ranges::count(config.data.corpora, placed.first, &data::CorpusConfig::name) > 0;
+    };
+    if (state.threads.ranks == world && !state.placement.empty())
+      kept.placement = plan::PlacementConfig::parse(state.placement).tasks;
+    if (kept.placement.size() != config.data.corpora.size() || !std::ranges::all_of(kept.placement, has_task))
+      kept.placement.clear();
+  }
+  return kept;
+}
 
 std::optional<std::int64_t> least_memory(const comm::Context& context, c10::Device device) {
   const auto own = read_on_all(context, [&] { return rank_memory_bytes(device, context); });
@@ -145,21 +169,48 @@ void RunParts::set_up(const Kept& kept) {
   if (config.lora && !config.lora->rank)
     config.lora->rank =
         kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);
-  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), device, kept.micro_size);
+  if (!kept.placement.empty()) config.placement = {.tasks = kept.placement};
+  const plan::PlanTarget target = read_on_all(context, [&] {
+    const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
+    return plan::placed({.layout = context.topology.layout(), .gpu = planned_gpu(device)}, config,
+                        plan::spec_of(config, facts.vocab_live), &counts);
+  });
+  placement = target.placement;
+  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), target, device, kept.micro_size);
   choices.micro_batches = facts.sizes.accumulation;
-  sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes, texts); });
+  sets = read_on_all(context, [&] {
+    const spec::ModelSpec spec = plan::spec_of(config, facts.vocab_live);
+    std::vector<std::vector<int>> ranks;
+    if (!placement.is_everywhere())
+      for (const std::uint32_t route : routes_of_sets(config, spec)) ranks.push_back(placement.routes[route]);
+    std::vector<EvaluationSet> read = evaluation_sets(context, config, *tokenizer, facts.sizes, texts, ranks);
+    set_routes(read, config, spec);
+    return read;
+  });
+  for (const EvaluationSet& set : sets) {
+    if (set.ranks.empty() || !plan::translated_lines_of(config.validation).any() || translators.contains(set.ranks))
+      continue;
+    const int color = std::ranges::binary_search(set.ranks, context.topology.canonical_rank()) ? 1 : 0;
+    translators.emplace(set.ranks, context.world.split(color, context.topology.canonical_rank()));
+  }
 
-  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, device); });
+  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, target, device); });
   make_model(facts.vocab_live);
 }
 
 void RunParts::make_model(std::int64_t vocab_live) {
   const spec::ModelSpec spec = plan::spec_of(config, vocab_live);
-  model.emplace(spec, context.topology.layout());
-  set_routes(sets, config, spec);
+  const comm::Topology& all = context.topology;
+  std::vector<partition::Layout> layouts;
+  std::vector<int> ranks;
+  for (std::size_t c = 0; c < spec.components.size(); ++c) {
+    layouts.push_back(placement.layout_of(c, all.layout()));
+    ranks.push_back(placement.rank_in(c, all.canonical_rank()));
+  }
+  model.emplace(spec, layouts);
   other_bytes = memory_of(device).bytes;
   buffers.emplace(
-      *model, std::vector(spec.components.size(), context.topology.canonical_rank()),
+      *model, std::move(ranks),
       BufferChoices{.scheme = choices.scheme,
                     .reduce_every = choices.reduce_every,
                     .compute_type = config.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
@@ -167,14 +218,42 @@ void RunParts::make_model(std::int64_t vocab_live) {
                     .seed = config.seed,
                     .state = optim::state_of(config.optimizer),
                     .device = device});
-  host.emplace(*model, *buffers, device);
+  host.emplace(*model, *buffers, device, placement, all.world_size());
   state_bytes = memory_of(device).bytes - other_bytes;
-  collectives = comm::make_collectives(context.topology, collectives_options(config), device.is_cuda());
+  const auto collectives_of = [&](const comm::Topology& topology) {
+    return comm::make_collectives(topology, collectives_options(config), device.is_cuda());
+  };
+  collectives = collectives_of(all);
+  for (const std::vector<int>& members : placement.groups()) {
+    std::optional<comm::Topology> topology = all.part(members, plan::name_of_group(spec, placement, members));
+    if (!topology) continue;
+    Part& part = parts.emplace(members, Part{std::move(*topology), nullptr}).first->second;
+    part.collectives = collectives_of(part.topology);
+  }
+}
+
+bool RunParts::computes(std::size_t route) const {
+  return placement.is_everywhere() ||
+         std::ranges::binary_search(placement.routes[route], context.topology.canonical_rank());
 }
 
 std::vector<std::optional<comm::Group>> RunParts::groups() const {
-  const comm::Group all{context.topology.layout(), context.topology.canonical_rank(), *collectives};
-  return {model->spec().components.size(), all};
+  const auto group_of = [](const comm::Topology& topology, comm::Collectives& of) {
+    return comm::Group{topology.layout(), topology.canonical_rank(), of};
+  };
+  std::vector<std::optional<comm::Group>> groups;
+  for (std::size_t c = 0; c < model->spec().components.size(); ++c) {
+    const std::vector<int>& members = placement.members(c);
+    const auto part = parts.find(members);
+    if (members.empty()) {
+      groups.emplace_back(group_of(context.topology, *collectives));
+    } else if (part == parts.end()) {
+      groups.emplace_back();
+    } else {
+      groups.emplace_back(group_of(part->second.topology, *part->second.collectives));
+    }
+  }
+  return groups;
 }
 
 }  // namespace argosy::train

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,7 +29,11 @@ namespace argosy::train {
 struct Kept {
   std::optional<std::int64_t> micro_size, adapter_rank;
   std::optional<bool> train_embeddings;
+  std::map<std::string, std::vector<int>> placement{};  // on as many ranks; empty: none
 };
+/// Of a checkpoint. keeps_size: of micro-batches. Another size would change the order of the data, another rank the
+/// adapters, another placement the order of sums.
+[[nodiscard]] Kept kept_of(const checkpoint::Reader& reader, const plan::RunConfig& config, bool keeps_size, int world);
 
 struct RunParts {
   /// Not collective.
@@ -40,7 +45,9 @@ struct RunParts {
   void set_up(const Kept& kept);
   /// The last stage, for a vocabulary of `vocab_live` pieces. Needs the device alone. **Collective.**
   void make_model(std::int64_t vocab_live);
-  /// By component of the model, the ranks that have it: all of them.
+  /// Whether this rank computes a route.
+  [[nodiscard]] bool computes(std::size_t route) const;
+  /// By component of the model, the ranks that have it; absent where this rank does not.
   [[nodiscard]] std::vector<std::optional<comm::Group>> groups() const;
 
   comm::Context& context;
@@ -58,11 +65,20 @@ struct RunParts {
   std::vector<EvaluationSet> sets;
   RunFacts facts;
   std::optional<plan::RunPlan> plan;
+  plan::Placement placement;
   std::optional<model::Model> model;
   std::optional<Buffers> buffers;
   std::optional<HostState> host;
   std::int64_t other_bytes = 0, state_bytes = 0;  // of tensors: made before the buffers; the buffers
   std::unique_ptr<comm::Collectives> collectives;
+  /// Some of the ranks, this one among them, that share components.
+  struct Part {
+    comm::Topology topology;
+    std::unique_ptr<comm::Collectives> collectives;
+  };
+  std::map<std::vector<int>, Part> parts;  // by their canonical ranks
+  /// Those that compute a route, where not all do and validations translate.
+  std::map<std::vector<int>, comm::Communicator> translators;
 };
 
 /// Calls `read` on every rank and returns its value. If it throws on one rank, every rank throws that error, so that no

@@ -198,11 +198,26 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
   sections.rng = {
       {"kind", "philox"}, {"seed", config.seed}, {"threads", state.threads.count}, {"ranks", state.threads.ranks}};
   if (!state.instructions.empty()) sections.rng["instructions"] = state.instructions;
+  if (!state.placement.empty()) sections.rng["placement"] = state.placement;
   sections.metrics = state.metrics;
   sections.best = {{"loss", state.best_loss}, {"step", state.best_step}, {"validation_is_due", state.owes_validation}};
   for (const auto& [key, value] : state.validations) sections.best[key] = value;
   sections.history = state.history;
   return sections;
+}
+
+std::vector<std::string> changes_of_bits(const RunState& before, const std::string& instructions,
+                                         const std::string& placement, int ranks) {
+  std::vector<std::string> changes;
+  const auto add = [&](const char* what, const std::string& now, const std::string& was) {
+    changes.push_back(fmt::format("{}: {}, was {}; the last bits of results may differ", what, now, was));
+  };
+  if (!before.instructions.empty() && before.instructions != instructions)
+    add("CPU instructions", instructions, before.instructions);
+  const auto said = [](const std::string& text) { return text.empty() ? "everywhere" : text; };
+  if (before.threads.ranks == ranks && before.placement != placement)
+    add("placement", said(placement), said(before.placement));
+  return changes;
 }
 
 RunState state_of(const checkpoint::Reader& reader) {
@@ -248,6 +263,14 @@ RunState state_of(const checkpoint::Reader& reader) {
                  .in_a_row = counters.count("skipped_in_a_row")};
   const Fields rng{sections.rng, "/rng", where};
   if (rng.has("instructions")) state.instructions = rng.text("instructions");
+  if (rng.has("placement")) {
+    state.placement = rng.text("placement");
+    try {
+      static_cast<void>(plan::PlacementConfig::parse(state.placement));
+    } catch (const Error& error) {
+      rng.fail("placement", error.facts().wanted, state.placement);
+    }
+  }
   if (rng.has("threads")) {
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     state.threads = {.count = narrow<int>(rng.count("threads", most)), .ranks = narrow<int>(rng.count("ranks", most))};

@@ -33,6 +33,7 @@ struct RunState {
     int count = 0, ranks = 0;
   } threads;
   std::string instructions;         // kernels::cpu_instructions(), which they depend on as well; empty: not recorded
+  std::string placement;            // plan::text_of(), which they depend on as well; empty: everywhere
   boost::json::object validations;  // the state of Validator
   telemetry::WindowSums window;     // of steps after the last log line
   boost::json::array history;       // changes of the configuration since the run began
@@ -49,6 +50,10 @@ struct RunFacts {
   data::StepSizes sizes;
   int world = 1;
 };
+
+/// What is no longer as it was in `before`, of that on which the last bits of results depend on this many ranks.
+[[nodiscard]] std::vector<std::string> changes_of_bits(const RunState& before, const std::string& instructions,
+                                                       const std::string& placement, int ranks);
 
 /// Whether checkpoints with these optimizer sections hold the same tensors of an optimizer.
 [[nodiscard]] bool has_same_optimizer_state(const boost::json::object& a, const boost::json::object& b);

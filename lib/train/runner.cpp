@@ -93,6 +93,7 @@ struct Runner::MicroBatch {
 /// A plan being executed.
 struct Runner::Step {
   std::span<const data::Batch> batches;
+  std::vector<std::int64_t> numbers{};  // of the micro-batches, by slot
   std::int64_t tgt_tokens = 0;
   bool training = true;
   const StepOptions& options;
@@ -127,7 +128,7 @@ void Runner::begin(MicroBatch& micro, const data::Batch& batch, int slot, const 
   micro.pass.seed = step.options.seed;
   micro.pass.step = step.options.step;
   micro.pass.recompute = step.options.recompute;
-  micro.pass.micro_batch = static_cast<std::int64_t>(slot) * all().layout.world() + all().canonical_rank;
+  micro.pass.micro_batch = step.numbers.empty() ? 0 : step.numbers[static_cast<std::size_t>(slot)];
   micro.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
   micro.pass.loss = step.options.loss;
   micro.inputs = inputs_of(batch, device_);
@@ -442,6 +443,8 @@ StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batc
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
   for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.architecture().window);
   Step step{.batches = batches.batches, .tgt_tokens = batches.totals.tgt_tokens, .options = options, .result = result};
+  for (const std::vector<int>& slot : batches.dealt)
+    step.numbers.push_back(slot[static_cast<std::size_t>(all().canonical_rank)]);
   execute(plan, step);
   return result;
 }

@@ -7,17 +7,19 @@ namespace argosy::train {
 StepPlans::StepPlans(const RunParts& run)
     : run_(run),
       shape_(plan::plan_shape(run.model->spec(), run.context.topology.layout(),
-                              optim::whole_units(run.config.optimizer, run.model->spec()))) {
+                              optim::whole_units(run.config.optimizer, run.model->spec()))),
+      absent_(run.placement.absent(run.context.topology.canonical_rank())) {
   for (std::size_t route = 0; route < shape_.routes.size(); ++route)
-    forward_.push_back(plan::plan_forward(shape_, run.choices.scheme, route));
+    forward_.push_back(plan::plan_forward(shape_, run.choices.scheme, route, absent_));
 }
 
-const plan::StepPlan& StepPlans::of(const std::vector<int>& routes) {
+const plan::StepPlan& StepPlans::of(const data::StepBatches& batches) {
   if (step_ && shape_.routes.size() == 1) return *step_;
   plan::PlanChoices choices = run_.choices;
   if (shape_.routes.size() > 1) {
-    const comm::Topology& topology = run_.context.topology;
-    choices.slots = plan::slots_of(routes, topology.canonical_rank(), topology.world_size());
+    choices.slots = plan::slots_of(batches.routes, batches.dealt, run_.context.topology.canonical_rank());
+    choices.micro_batches = narrow<int>(std::ssize(choices.slots));
+    choices.idle = absent_;
   }
   return step_.emplace(plan::plan_step(shape_, choices));
 }

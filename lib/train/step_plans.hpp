@@ -16,14 +16,15 @@ class StepPlans {
  public:
   /// Borrows the run.
   explicit StepPlans(const RunParts& run);
-  /// routes: data::StepBatches::routes. The plan is valid until the next call.
-  [[nodiscard]] const plan::StepPlan& of(const std::vector<int>& routes);
+  /// The plan is valid until the next call.
+  [[nodiscard]] const plan::StepPlan& of(const data::StepBatches& batches);
   /// The forward pass of one micro-batch.
   [[nodiscard]] const plan::StepPlan& forward(std::size_t route) const { return forward_[route]; }
 
  private:
   const RunParts& run_;
   const plan::PlanShape shape_;
+  const std::set<std::size_t> absent_;  // components that this rank does not have
   std::vector<plan::StepPlan> forward_;
   std::optional<plan::StepPlan> step_;  // of the last call
 };

@@ -133,22 +133,14 @@ class Trainer {
   /// By the schedule, or because validations no longer improve. A validation may change it.
   [[nodiscard]] bool is_finished() const { return has_its_length() || validator_->history().ends(); }
 
-  /// Of the run that goes on, where the configuration says auto: another size of micro-batches would change the order
-  /// of the data, another rank the adapters. **Collective.**
+  /// Of the run that goes on, where the configuration says auto. **Collective.**
   [[nodiscard]] Kept kept() const {
     const bool keeps_size = config_.batch.micro_size.is_auto && !options_.allows("batch");
     const bool keeps_lora = config_.lora && (!config_.lora->rank || !config_.lora->train_embeddings);
-    if ((!keeps_size && !keeps_lora) || begins_->is_from_scratch()) return {};
-    const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
-    Kept kept;
-    if (reader && keeps_size) kept.micro_size = micro_size_of(*reader, *config_.batch.global_size);
-    if (reader && keeps_lora) {
-      if (const auto lora = model::stored_lora(*reader)) {
-        kept.adapter_rank = lora->rank;
-        kept.train_embeddings = lora->train_embeddings.value_or(false);
-      }
-    }
-    return kept;
+    const bool any = keeps_size || keeps_lora || config_.placement.is_auto;
+    const std::optional<checkpoint::Reader> reader =
+        any && !begins_->is_from_scratch() ? begins_->checkpoint() : std::nullopt;
+    return reader ? kept_of(*reader, config_, keeps_size, context_.topology.world_size()) : Kept{};
   }
 
   /// **Collective.**
@@ -183,14 +175,14 @@ class Trainer {
       };
       reader = run_.store->load(run_.host->states(keeps_optimizer), how);
     }
+    const std::string placement = plan::text_of(run_.placement, run_.model->spec());
     if (!reader) {
       begin_anew();
     } else {
       run_.host->load();
       keep_threads(changes);
-      if (const std::string now = instructions(); !state_.instructions.empty() && state_.instructions != now)
-        changes.push_back(
-            fmt::format("CPU instructions: {}, was {}; the last bits of results may differ", now, state_.instructions));
+      std::ranges::move(changes_of_bits(state_, instructions(), placement, run_.facts.world),
+                        std::back_inserter(changes));
       for (const std::string& change : changes) {
         if (context_.is_root()) context_.log.warn("changed since step {}: {}", state_.step, change);
         state_.history.push_back(json::object{{"step", state_.step}, {"change", change}});
@@ -199,6 +191,7 @@ class Trainer {
     }
     state_.threads = {.count = threads_.count, .ranks = run_.facts.world};
     state_.instructions = instructions();
+    state_.placement = placement;
     if (!begins_->request().empty() && !begins_->goes_on())
       add_request(state_.history, state_.step, begins_->request());
     validator_.emplace(run_, state_.validations);
@@ -280,7 +273,9 @@ class Trainer {
                                     .routes = plan::routes_of(config_, run_.model->spec()),
                                     .position_shift_max = config_.model.position_shift_max},
                            .canonical_rank = context_.topology.canonical_rank(),
-                           .world = context_.topology.world_size(),
+                           .deal = {.world = context_.topology.world_size(),
+                                    .ranks = run_.placement.routes,
+                                    .in_order = config_.sharding.reduction == plan::Reduction::elastic},
                            .workers = static_cast<int>(config_.data.workers)},
                           state_.cursor);
     });
@@ -318,7 +313,7 @@ class Trainer {
     const double begin_s = context_.clock.monotonic_s();
     const UpdateCounts updates(run_.model->spec(), batches.routes);
     const StepResult result =
-        runner.run(plans.of(batches.routes), batches,
+        runner.run(plans.of(batches), batches,
                    {.step = next.step,
                     .updates = updates.next(state_),
                     .lr = optim::learning_rate(run_.schedule, next.position(run_.schedule.unit)),
@@ -349,8 +344,13 @@ class Trainer {
             [&](const data::Batch& batch) { return runner.evaluate(plans.forward(batch.route), batch, run_.loss); },
         .with_whole =
             [&](std::size_t route, const UseModel& use) {
-              runner.with_whole_model(plans.forward(route), [&] { with_route(*run_.model, route, use); });
-            }};
+              runner.with_whole_model(plans.forward(route), [&] {
+                if (run_.computes(route)) with_route(*run_.model, route, use);
+              });
+            },
+        .ranks_of = [&](std::size_t route) -> const comm::Communicator& {
+          return run_.translators.at(run_.placement.routes[route]);
+        }};
     return validator_->validate(state_, model, reading_->passes(), *progress_);
   }
 

@@ -16,7 +16,7 @@ mutant modular_gather_left 'a gather for other ranks is not over when the step i
 mutant modular_own_sums_alone 'a rank takes part in the sums of its own route alone' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
   'if (each ? last_of_slot_' 'if (!what.own || each ? last_of_slot_'
 mutant modular_one_route 'all micro-batches take the first route' lib/plan/step_plan.cpp $trained 2 'Hierarchies/RoutesOnRanks.Train*' \
-  'static_cast<std::size_t>(canonical_rank)) slot.own = route;' 'static_cast<std::size_t>(canonical_rank)) slot.own = 0;'
+  'canonical_rank) slot.own = static_cast<std::size_t>(route);' 'canonical_rank) slot.own = 0;'
 mutant modular_shared_by_all 'components of a stack have one name' lib/spec/sharing.cpp $specs 1 'Sharing.*' \
   'return of_target(task.target);' 'return of_target(task.source);'
 mutant modular_stored_as_plain 'a route reads the blocks of all tasks' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
@@ -24,7 +24,7 @@ mutant modular_stored_as_plain 'a route reads the blocks of all tasks' lib/spec/
 mutant modular_idle_counted 'a component that no task uses counts an update' lib/train/step_plans.cpp $trained 1 'ModularRun.Counts*' \
   'if (!idle_.contains(c)) ++state' '++state'
 mutant modular_validates_one_route 'all validation sets take the first route' lib/train/evaluate.cpp $trained 1 'ModularRun.Counts*' \
-  'for (data::Batch& batch : sets[i].batches) batch.route = sets[i].route;' ''
+  'for (data::Batch& batch : sets[i].batches) batch.route = routes[i];' ''
 mutant modular_named_part_frozen 'freeze takes patterns of names alone' lib/spec/fine_tuning.cpp $trained 1 'ModularRun.ALanguage*' \
   ' && !is_of(parameter, patterns[i])' ''
 mutant task_of_any_component 'a task has the blocks of every component' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \

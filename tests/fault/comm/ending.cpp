@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -36,7 +37,9 @@ class Operation {
   Operation(const Context& context, std::string name, const std::string& wait)
       : context_(context),
         name_(std::move(name)),
-        topology_(Topology::discover(context.world, "node " + std::to_string(context.world.rank() / 2))),
+        all_(Topology::discover(context.world, "node " + std::to_string(context.world.rank() / 2))),
+        part_(name_.ends_with("_of_some") ? all_.part(some, "encoder.fr") : std::nullopt),
+        topology_(part_ ? *part_ : all_),
         in_cuda_(wait == "cuda" || wait == "stuck"),
         nccl_(wait.empty() ? nullptr : std::make_unique<StandInNccl>(topology_.canonical_comm(), late)),
         collectives_(make()),
@@ -56,20 +59,27 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   void run() {
+    if (is_other()) {  // what the others say comes first
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      return context_.world.barrier("others");
+    }
     collectives_->set_step(7);
     std::array values{1.0};
     if (name_ == "barrier") context_.world.barrier("operation");
     if (name_ == "agree") argosy::comm::agree(context_.world, [] {});
     if (name_ == "all_reduce") collectives_->all_reduce(std::span<double>{values});
     Event done;
-    if (name_ == "reduce_scatter") done = collectives_->reduce_scatter(space_, view(flat_), view(shard_), {});
+    if (name_ == "reduce_scatter" || name_ == "reduce_scatter_of_some")
+      done = collectives_->reduce_scatter(space_, view(flat_), view(shard_), {});
     if (name_ == "reduce_in_node") done = reduce(flat_, slots_, Levels::inner);
     if (name_ == "reduce_across_nodes") done = reduce(slots_, shard_, Levels::outer);
-    if (name_ == "all_gather") done = collectives_->all_gather(space_, view(flat_), {});
+    if (name_ == "all_gather" || name_ == "all_gather_of_some")
+      done = collectives_->all_gather(space_, view(flat_), {});
     if (name_ == "gather_across_nodes") done = collectives_->all_gather(space_, view(slots_), {}, Levels::outer);
     if (name_ != "barrier" && name_ != "agree") collectives_->set_step(8);  // names operations asked for from here on
     if (in_cuda_) nccl_->synchronize();
     done.wait();
+    if (part_) context_.world.barrier("others");
   }
   /// Does another operation than the other ranks.
   void stray() {
@@ -82,8 +92,12 @@ class Operation {
 
  private:
   static constexpr std::chrono::milliseconds late{20};
+  static constexpr std::array some{0, 1, 3};  // canonical ranks; the last one of four among them
 
+  /// Whether some ranks do the operation, and this one does not.
+  [[nodiscard]] bool is_other() const { return name_.ends_with("_of_some") && !part_; }
   [[nodiscard]] std::unique_ptr<argosy::comm::Collectives> make() const {
+    if (is_other()) return nullptr;
     if (!nccl_) return argosy::comm::make_mpi_collectives(topology_);
     nccl_->table().set_device(context_.world.rank() + 1);
     return make_nccl_collectives(topology_, {}, nccl_->table());
@@ -97,7 +111,9 @@ class Operation {
 
   const Context& context_;
   std::string name_;
-  Topology topology_;
+  Topology all_;
+  std::optional<Topology> part_;
+  const Topology& topology_;
   bool in_cuda_;
   std::unique_ptr<StandInNccl> nccl_;
   std::unique_ptr<argosy::comm::Collectives> collectives_;

@@ -151,7 +151,9 @@ INSTANTIATE_TEST_SUITE_P(
                     InOperation{"reduce_in_node", "reduce_scatter in the node of 4001792 bytes"},
                     InOperation{"reduce_across_nodes", "reduce_scatter across nodes of 2000896 bytes"},
                     InOperation{"all_gather", "all_gather across nodes of 2000896 bytes"},
-                    InOperation{"gather_across_nodes", "all_gather across nodes of 2000896 bytes"}),
+                    InOperation{"gather_across_nodes", "all_gather across nodes of 2000896 bytes"},
+                    InOperation{"reduce_scatter_of_some", "reduce_scatter (in the node|across nodes) of encoder.fr of"},
+                    InOperation{"all_gather_of_some", "all_gather (in the node|across nodes) of encoder.fr of"}),
     [](const auto& operation) { return std::string(operation.param.name); });
 
 /// The same on a GPU, whose stand-in is late and waits for peers in the end of a communicator.

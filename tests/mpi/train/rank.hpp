@@ -182,7 +182,8 @@ class Rank {
                               .reduce_every = training_.reduce_every,
                               .micro_batches = micro_batches,
                               .idle = idle};
-    if (!routes.empty()) choices.slots = plan::slots_of(routes, canonical_rank_, layout_.world());
+    if (!routes.empty())
+      choices.slots = plan::slots_of(routes, data::deal(routes, {.world = layout_.world()}), canonical_rank_);
     return plan::plan_step(plan_shape_, choices);
   }
 
@@ -202,6 +203,7 @@ class Rank {
       if (static_cast<int>(j) % world == canonical_rank_)
         batches.batches[j / static_cast<std::size_t>(world)] = micro_batches[j];
     }
+    batches.dealt = data::deal(std::vector<int>(micro_batches.size()), {.world = world});
     ++steps_;
     if (has_routes) idle = model_.spec().idle_components(batches.routes);
     const train::StepResult result = runner_.run(plan(accumulation, batches.routes), batches,

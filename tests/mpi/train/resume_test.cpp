@@ -241,11 +241,11 @@ void save_changed(const Path& from, const Path& run_dir, const Change& change) {
 void set_zero(std::span<float> tensor) { std::fill(tensor.begin(), tensor.end(), 0.0F); }
 
 TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
-  // A member more is a case more below; threads and instructions have tests of their own.
+  // A member more is a case more below; threads, instructions and placement have tests of their own.
   const train::RunState state;
   [[maybe_unused]] const auto& [step, updates, component_updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens,
                                 n_clips, guard, best_loss, best_step, owes_validation, metrics, threads, instructions,
-                                judged, window, history] = state;
+                                placement, judged, window, history] = state;
   [[maybe_unused]] const auto& [mean_norm, taken, skipped, in_a_row] = guard;
 
   (void)train_run(config("run"), stop_behind(2, 0));

@@ -93,6 +93,25 @@ TEST(Manifest, TensorsInCodesAreForReadersThatKnowThem) {
   expect_damage(document, "weights of some", [&](auto& o) { put(o, (of + "master").c_str(), "decay", true); });
 }
 
+TEST(Manifest, UnitsOfSomeRanksAreForReadersThatKnowThem) {
+  const partition::Layout all{{2, 1}};
+  Manifest manifest = example(all);
+  const std::vector<int> members{0, 2};
+  partition::FlatSpace& last = manifest.spaces.back();
+  last = partition::FlatSpace{last.params(), all.part(members)}.among(members, 3);
+  const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
+  EXPECT_EQ(parsed.document.at("min_reader").at("minor"), 5);
+  EXPECT_EQ(text_of(parsed.manifest), text_of(manifest));
+  EXPECT_EQ(parsed.manifest.spaces.back().owners(), last.owners());
+  EXPECT_EQ(parsed.manifest.world(), 3);
+  EXPECT_EQ(manifest.specs(1)[manifest.specs(1).size() - 6].elements, 0U) << "rank 1 has nothing of the last unit";
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(parsed.manifest.index(rank), manifest.index(rank));
+  const std::string unit = "/units/" + std::to_string(manifest.spaces.size() - 1);
+  for (const boost::json::array& ranks : {boost::json::array{}, {2, 0}, {0, 0}, {0, 3}, {-1, 0}, {0.5}, {"0"}, {0}})
+    expect_damage(parsed.document, "ranks", [&](auto& o) { put(o, unit.c_str(), "ranks", ranks); });
+  expect_damage(parsed.document, "the first unit", [&](auto& o) { put(o, "/units/0", "ranks", {0, 1, 2}); });
+}
+
 TEST(Manifest, ARunningMeanIsForReadersThatKnowIt) {
   Manifest manifest = example();
   for (Manifest::Shard& shard : manifest.shards) shard.size_bytes += 1 << 20;

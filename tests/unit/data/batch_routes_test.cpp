@@ -180,7 +180,7 @@ TEST_P(RoutedLoader, SaysOnAllRanksTheRoutesOfAllMicroBatchesOfAStep) {
   std::vector<Loader> loaders;
   for (int rank = 0; rank < world; ++rank)
     loaders.emplace_back(shards.all(), shards.vocabulary(),
-                         LoaderSettings{.pool = pool, .canonical_rank = rank, .world = world});
+                         LoaderSettings{.pool = pool, .canonical_rank = rank, .deal = {.world = world}});
   std::set<int> found;
   std::set<std::size_t> sizes_of_steps;
   for (std::int64_t s = 0; s < loaders[0].report().steps; ++s) {

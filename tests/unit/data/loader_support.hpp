@@ -49,7 +49,7 @@ class Shards {
                                            .batch = batch,
                                            .position_shift_max = position_shift_max},
                                   .canonical_rank = rank,
-                                  .world = world,
+                                  .deal = {.world = world},
                                   .workers = workers};
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }

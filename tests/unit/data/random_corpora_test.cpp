@@ -53,7 +53,7 @@ class DrawnCase {
                             .temperature = config_.temperature,
                             .routes = routes_},
                    .canonical_rank = rank,
-                   .world = world,
+                   .deal = {.world = world},
                    .workers = workers},
                   from};
   }

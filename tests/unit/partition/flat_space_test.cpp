@@ -140,6 +140,32 @@ TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
   });
 }
 
+TEST(FlatSpace, OfSomeRanksHasTheirOwnersInTheNumberingOfAll) {
+  const Layout all{{2, 3, 1}};
+  const std::vector<int> members{1, 2, 4};
+  for (const auto& unit : test::small_units()) {
+    const FlatSpace own(unit, all.part(members)), among = own.among(members, all.world());
+    EXPECT_EQ(among.world(), 6);
+    EXPECT_EQ(among.members(), members);
+    EXPECT_EQ(among.padded_size(), own.padded_size());
+    EXPECT_FALSE(have_equal_owners(among, own));
+    EXPECT_TRUE(have_equal_owners(among, own.among(members, all.world())));
+    for (int rank = 0, i = 0; rank < all.world(); ++rank) {
+      const bool is_member = i < 3 && members[static_cast<std::size_t>(i)] == rank;
+      EXPECT_EQ(among.owned_slices(rank), is_member ? own.owned_slices(i) : std::vector<int>{});
+      EXPECT_EQ(among.owned_before(among.padded_size())[static_cast<std::size_t>(rank)],
+                is_member ? own.owned_size(i) : 0);
+      auto expected = is_member ? intervals_of(own, i) : std::vector<Interval>{};
+      for (Interval& interval : expected) interval.rank = rank;
+      EXPECT_EQ(intervals_of(among, rank), expected);
+      i += is_member ? 1 : 0;
+    }
+    EXPECT_EQ(intervals_of(among).size(), intervals_of(own).size());
+    EXPECT_THROW((void)own.among({1, 2}, 6), Error);
+    EXPECT_THROW((void)own.among({1, 2, 6}, 6), Error);
+  }
+}
+
 TEST(Intervals, HoldEveryElementOnceAtItsPlaceInTheShard) {
   for_each_space([](const FlatSpace& space) {
     // element of the flat space → how often an interval names it; checked against owner and place computed one by one

@@ -44,6 +44,16 @@ TEST(Layout, EverySlotHasOneOwnerANodeAndNoRankIsIdle) {
   }
 }
 
+TEST(Layout, APartHasTheNodesOfItsMembers) {
+  const Layout layout{{2, 3, 1}};
+  EXPECT_EQ(layout.part(std::vector{0, 3, 4}), (Layout{{1, 2}}));
+  EXPECT_EQ(layout.part(std::vector{5}), (Layout{{1}}));
+  EXPECT_EQ(layout.part(std::vector{0, 1, 2, 3, 4, 5}), layout);
+  EXPECT_THROW((void)layout.part(std::vector{1, 0}), Error);
+  EXPECT_THROW((void)layout.part(std::vector{6}), Error);
+  EXPECT_THROW((void)layout.part({}), Error);
+}
+
 TEST(Layout, RefusesAnEmptyNode) {
   EXPECT_THROW((Layout{{2, 0}}), Error);
   EXPECT_THROW((Layout{std::vector<int>{}}), Error);

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 
-#include "plan/step_plan.hpp"
+#include "unit/plan/drawn_routes.hpp"
 #include "unit/plan/op_order.hpp"
 
 /// Step plans of models with several routes: the ranks' micro-batches take different ones.
@@ -12,80 +11,8 @@ namespace argosy::test {
 namespace {
 
 using comm::Levels;
-using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::PlanChoices, plan::PlanShape, plan::ReduceEvery;
-using plan::Scheme, plan::SlotRoutes, plan::StepPlan, plan::Stream;
-
-/// A drawn model of `tasks` tasks: a tied embedding (unit 0), and stacks of which each has components of its own
-/// blocks.
-struct Drawn {
-  PlanShape shape;
-  std::vector<std::vector<std::size_t>> route_of_slot;  // by slot and rank; past the routes: none
-  int ranks = 1;
-};
-
-Drawn draw(std::uint64_t seed, int slots) {
-  std::mt19937_64 random(seed);
-  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-  Drawn drawn;
-  PlanShape& shape = drawn.shape;
-  const std::size_t tasks = 2 + below(4);
-  shape.rotates = {false};
-  shape.components = {0};
-  shape.routes.assign(tasks, {});
-  std::size_t component = 0;
-  const auto visit_of_all = [&](std::size_t unit) {
-    for (auto& route : shape.routes) route.push_back(shape.visit_units.size());
-    shape.visit_units.push_back({unit});
-  };
-  visit_of_all(0);
-  for (int side = 0; side < 2; ++side) {
-    for (std::size_t stacks = 1 + below(2); stacks > 0; --stacks) {
-      const std::size_t copies = 1 + below(tasks), layers = 1 + below(2);
-      for (std::size_t copy = 0; copy < copies; ++copy) {
-        const std::size_t of = copies == 1 ? 0 : ++component;
-        for (std::size_t layer = 0; layer < layers; ++layer) {
-          const std::size_t unit = shape.rotates.size();
-          shape.rotates.push_back(true);
-          shape.components.push_back(of);
-          if (below(8) == 0) shape.frozen.insert(unit);
-          for (std::size_t task = 0; task < tasks; ++task)
-            if (task % copies == copy) shape.routes[task].push_back(shape.visit_units.size());
-          shape.visit_units.push_back({unit});
-        }
-      }
-    }
-    visit_of_all(0);
-  }
-  drawn.ranks = 1 + static_cast<int>(below(4));
-  drawn.route_of_slot.resize(static_cast<std::size_t>(slots));
-  for (auto& slot : drawn.route_of_slot)
-    for (int rank = 0; rank < drawn.ranks; ++rank) slot.push_back(below(8) == 0 ? tasks : below(tasks));
-  return drawn;
-}
-
-std::vector<PlanChoices> all_schemes(int slots) {
-  std::vector<PlanChoices> all;
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-    for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first})
-      all.push_back({scheme, order, ReduceEvery::step, slots});
-    if (scheme != Scheme::hybrid)
-      all.push_back({scheme, AccumulationOrder::depth_first, ReduceEvery::micro_batch, slots});
-  }
-  return all;
-}
-
-std::vector<SlotRoutes> slots_of(const Drawn& drawn, int rank) {
-  std::vector<SlotRoutes> slots;
-  for (const auto& routes : drawn.route_of_slot) {
-    SlotRoutes& slot = slots.emplace_back();
-    for (std::size_t r = 0; r < routes.size(); ++r) {
-      if (routes[r] == drawn.shape.routes.size()) continue;
-      slot.all.insert(routes[r]);
-      if (static_cast<int>(r) == rank) slot.own = routes[r];
-    }
-  }
-  return slots;
-}
+using plan::Op, plan::OpKind, plan::PlanChoices, plan::ReduceEvery, plan::Scheme, plan::SlotRoutes, plan::StepPlan,
+    plan::Stream;
 
 /// check(drawn, choices): for many models and steps.
 template <class Check>

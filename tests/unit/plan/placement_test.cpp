@@ -1,0 +1,176 @@
+#include "plan/placement.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "config/describe.hpp"
+#include "plan/place.hpp"
+#include "plan/run_plan.hpp"
+#include "plan/sharing.hpp"
+#include "support/refusal.hpp"
+
+namespace argosy::test {
+namespace {
+
+using plan::Placement, plan::PlacementConfig, plan::PlacementCosts, plan::RunConfig;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
+
+/// Directions between `languages`, an encoder stack for each source, a decoder stack for each target.
+RunConfig many(int languages, const std::string& others = "") {
+  std::string codes;
+  for (int i = 0; i < languages; ++i) codes += fmt::format(R"({}"l{}")", i == 0 ? "" : ", ", i);
+  const std::string text = R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s"}, "precision": {"mode": "fp32"},
+      "tasks": {"languages": [)" +
+                           codes + R"(], "files": {"train": "{sorted_pair}.{language}"}},
+      "schedule": {"lr": 1e-3, "length": 100}, "batch": {"global_size": 24000, "micro_size": 1000},
+      "model": {"width": 32, "ff": 64, "heads": 2, "vocab_size": 50,
+                "encoder": {"stacks": [{"layers": 1, "share": "source"}, {"layers": 1}]},
+                "decoder": {"stacks": [{"layers": 1, "share": "target"}]}})" +
+                           others + "}";
+  return config::from_document<RunConfig>(config::Document::parse(text, "test.json"));
+}
+std::string refused(const std::string& placement) {
+  return refusal(Fault::config, [&] { (void)many(2, R"(, "placement": )" + placement); });
+}
+
+TEST(Placement, IsReadFromAWordOrARankList) {
+  EXPECT_TRUE(many(2).placement.is_everywhere());
+  EXPECT_TRUE(many(2, R"(, "placement": "auto")").placement.is_auto);
+  const RunConfig config = many(2, R"(, "placement": {"l0-l1": [2, 0], "l1-l0": [1]})");
+  EXPECT_THAT(config.placement.tasks.at("l0-l1"), ElementsAre(0, 2));
+  EXPECT_EQ(PlacementConfig::parse(config.placement.text()).tasks, config.placement.tasks);
+  for (const char* text : {"\"nowhere\"", "{}", R"({"l0-l1": []})", R"({"l0-l1": [-1]})", R"({"l0-l1": [1, 1]})",
+                           R"({"l0-l1": [0.5]})", R"({"l0-l1": [4294967296]})"})
+    EXPECT_THAT(refused(text), HasSubstr("the ranks of each task")) << text;
+  EXPECT_THAT(refused(R"({"l0-l1": [0]})"), HasSubstr("none for l1-l0"));
+  EXPECT_THAT(refused(R"({"l0-l1": [0], "l1-l0": [0], "l0-l2": [0]})"), HasSubstr("l0-l2"));
+}
+
+TEST(Placement, GivesComponentsToTheRanksOfTheirTasks) {
+  const RunConfig config = many(3, R"(, "placement": {"l0-l1": [0], "l0-l2": [2], "l1-l0": [1], "l1-l2": [1],
+                                                      "l2-l0": [3], "l2-l1": [3]})");
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  const Placement placement = plan::placement_of(spec, config.placement, 4);
+  const auto members = [&](const std::string& name) {
+    const auto found = std::ranges::find(spec.components, name, &spec::Component::name);
+    return placement.members(static_cast<std::size_t>(found - spec.components.begin()));
+  };
+  EXPECT_THAT(members("all"), IsEmpty());
+  EXPECT_THAT(members("encoder.l0"), ElementsAre(0, 2));
+  EXPECT_THAT(members("encoder.l1"), ElementsAre(1));
+  EXPECT_THAT(members("decoder.l0"), ElementsAre(1, 3));
+  EXPECT_THAT(members("decoder.l2"), ElementsAre(1, 2));
+  EXPECT_EQ(placement.groups().size(), 6U);
+  for (int rank = 0; rank < 4; ++rank)
+    for (std::size_t c = 0; c < spec.components.size(); ++c)
+      EXPECT_EQ(placement.absent(rank).contains(c), placement.rank_in(c, rank) < 0);
+  EXPECT_EQ(placement.layout_of(1, partition::Layout({2, 2})), partition::Layout({1, 1})) << "encoder.l0";
+  EXPECT_THAT(plan::task_lines(spec, placement), testing::Contains(HasSubstr("l0-l1; ranks 0")).Times(0));
+  EXPECT_THAT(plan::task_lines(spec, placement), testing::Contains(HasSubstr("l0-l1, l0-l2; ranks 0, 2")));
+  EXPECT_THAT(plan::components_line(spec, placement, 4), HasSubstr("7, 3 to 4 of them on a rank"));
+  EXPECT_EQ(plan::text_of_ranks({0, 1, 2, 5, 7, 8}), "0-2, 5, 7-8");
+  EXPECT_THAT(refusal(Fault::config, [&] { (void)plan::placement_of(spec, config.placement, 3); }),
+              HasSubstr("ranks from 0 to 2"));
+  EXPECT_THAT(refusal(Fault::config, [&] { (void)plan::placement_of(spec, config.placement, 5); }),
+              HasSubstr("none for rank 4"));
+  EXPECT_TRUE(plan::placement_of(spec, PlacementConfig{}, 4).is_everywhere());
+  std::vector<std::vector<int>> all(spec.routes.size(), std::vector<int>{0, 1});
+  EXPECT_TRUE(plan::placement_of(spec, all, 2).is_everywhere());
+}
+
+/// A rank that computes most, in parts of an even division.
+double busiest(const Placement& placement, const PlacementCosts& costs, int world, int micro_batches) {
+  const plan::TypicalStep step = plan::typical_step(placement, costs.routes, micro_batches, world, false);
+  std::vector<double> seconds(static_cast<std::size_t>(world));
+  for (std::size_t route = 0; route < costs.routes.size(); ++route)
+    for (std::size_t i = 0; i < placement.routes[route].size(); ++i)
+      seconds[static_cast<std::size_t>(placement.routes[route][i])] += step.shares[route][i] * costs.routes[route];
+  return std::ranges::max(seconds) * world / std::accumulate(costs.routes.begin(), costs.routes.end(), 0.0);
+}
+
+TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
+  // 210 tasks of 15 languages, of very different sizes, on 256 ranks.
+  const RunConfig config = many(15);
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  const partition::Layout layout(std::vector<int>(32, 8));
+  std::mt19937_64 random(4);
+  PlacementCosts costs;
+  for (std::size_t route = 0; route < spec.routes.size(); ++route)
+    costs.routes.push_back(std::exp(static_cast<double>(random() % 1000) / 250));
+  for (std::size_t c = 0; c < spec.components.size(); ++c) {
+    costs.bytes.push_back(1'000'000);
+    costs.shared_bytes.push_back(600'000);
+    costs.inner_s.push_back(.2);
+    costs.outer_s.push_back(1);
+  }
+  const Placement found = plan::search_placement(spec, costs, layout);
+  ASSERT_FALSE(found.is_everywhere());
+  EXPECT_EQ(plan::search_placement(spec, costs, layout), found);
+  EXPECT_LT(busiest(found, costs, 256, 25'600), 1.1);
+  const plan::TypicalStep step = plan::typical_step(found, costs.routes, 25'600, 256, false);
+  const plan::PlacementScore score = plan::score_of(found, spec, costs, layout, step.shares);
+  EXPECT_LT(score, plan::score_of({}, spec, costs, layout)) << "everywhere";
+  EXPECT_LT(score, plan::score_of(plan::round_robin(spec, 256), spec, costs, layout));
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<std::vector<int>> routes(spec.routes.size());
+    std::vector<int> ranks(256);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::ranges::shuffle(ranks, random);
+    for (std::size_t r = 0; r < ranks.size(); ++r) routes[r % routes.size()].push_back(ranks[r]);
+    for (std::vector<int>& own : routes) std::ranges::sort(own);
+    ASSERT_LT(score, plan::score_of(plan::placement_of(spec, routes, 256), spec, costs, layout));
+  }
+}
+
+TEST(Placement, WhereNothingMovesForFreeEverywhereIsChosen) {
+  const spec::ModelSpec spec = plan::spec_of(many(3), 0);
+  PlacementCosts costs{.routes = std::vector<double>(spec.routes.size(), 1),
+                       .bytes = std::vector<std::int64_t>(spec.components.size(), 0),
+                       .shared_bytes = std::vector<std::int64_t>(spec.components.size(), 0),
+                       .inner_s = std::vector<double>(spec.components.size(), 0),
+                       .outer_s = std::vector<double>(spec.components.size(), 0)};
+  EXPECT_TRUE(plan::search_placement(spec, costs, partition::Layout({4})).is_everywhere());
+  EXPECT_TRUE(plan::search_placement(spec, costs, partition::Layout({1})).is_everywhere());
+  costs.bytes.assign(spec.components.size(), 10);
+  EXPECT_FALSE(plan::search_placement(spec, costs, partition::Layout({4})).is_everywhere()) << "as fast, less memory";
+}
+
+TEST(Placement, SharesOfRoutesFollowWeights) {
+  RunConfig config = many(2);
+  config.data.corpora[0].weight = 3;
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  EXPECT_THAT(plan::shares_of_routes(config, spec, nullptr), ElementsAre(.75, .25));
+  const PlacementCosts costs = plan::placement_costs(config, spec, {.layout = partition::Layout({2})}, {.75, .25});
+  EXPECT_NEAR(costs.routes[0], 3 * costs.routes[1], 1e-9 * costs.routes[0]);
+  EXPECT_GT(costs.bytes[1], costs.shared_bytes[1]);
+  config.sharding.zero_stage = 3;
+  const PlacementCosts sharded = plan::placement_costs(config, spec, {.layout = partition::Layout({2})}, {.75, .25});
+  EXPECT_EQ(sharded.bytes[1], sharded.shared_bytes[1]);
+}
+
+TEST(Placement, ThePlanHasTheMemoryAndTrafficOfARanksOwnComponents) {
+  const std::string by_hand = R"(, "placement": {"l0-l1": [0, 1], "l1-l0": [2, 3]})";
+  const auto planned = [](const RunConfig& config) {
+    return plan::plan_run(config, plan::spec_of(config, 0), {.layout = partition::Layout({2, 2})});
+  };
+  const plan::RunPlan everywhere = planned(many(2)), placed = planned(many(2, by_hand));
+  EXPECT_EQ(placed.spaces.parameters, everywhere.spaces.parameters);
+  EXPECT_LT(placed.chosen().state.state(), everywhere.chosen().state.state());
+  EXPECT_LT(placed.chosen().traffic.rank_outer, everywhere.chosen().traffic.rank_outer);
+  EXPECT_EQ(placed.sizes.idle_share, 0);
+  EXPECT_EQ(placed.sizes.accumulation, 6);
+  EXPECT_GT(everywhere.chosen().traffic.node, placed.chosen().traffic.node);
+  ASSERT_EQ(placed.other_placements.size(), 2U);
+  EXPECT_GT(placed.other_placements[0].bytes_ratio, 1);
+  EXPECT_GT(placed.other_placements[0].step_ratio, 1);
+  EXPECT_THAT(everywhere.other_placements, IsEmpty());
+  const RunConfig uneven = many(2, R"(, "placement": {"l0-l1": [0], "l1-l0": [1, 2, 3]})");
+  EXPECT_NEAR(planned(uneven).sizes.idle_share, .5, 1e-9) << "rank 0 has 12 micro-batches, each other one has 4";
+  EXPECT_EQ(planned(uneven).sizes.accumulation, 12);
+}
+
+}  // namespace
+}  // namespace argosy::test
