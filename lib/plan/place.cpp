@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/error.hpp"
 #include "optim/optim_config.hpp"
 #include "plan/data_plan.hpp"
 #include "plan/sharing.hpp"
@@ -125,6 +126,11 @@ PlanTarget placed(PlanTarget target, const RunConfig& config, const spec::ModelS
       config.placement.is_auto
           ? search_placement(spec, placement_costs(config, spec, target, target.route_shares), target.layout)
           : placement_of(spec, config.placement, target.layout.world());
+  if (const int groups = target.placement.most_groups_of_a_rank(); groups > most_groups)
+    throw_error(Fault::config, "placement",
+                fmt::format("at most {} sets of ranks that share components with one rank", most_groups),
+                std::to_string(groups),
+                "let more tasks share a stack, or place tasks that share stacks on the same ranks");
   return target;
 }
 

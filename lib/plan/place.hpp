@@ -22,7 +22,8 @@ namespace argosy::plan {
 [[nodiscard]] PlacementCosts placement_costs(const RunConfig& config, const spec::ModelSpec& spec,
                                              const PlanTarget& target, const std::vector<double>& shares);
 
-/// The target with what config.placement says for its ranks. Throws Error{config} if that does not fit them.
+/// The target with what config.placement says for its ranks. Throws Error{config} if that does not fit them, or if a
+/// rank would share components with too many sets of ranks.
 [[nodiscard]] PlanTarget placed(PlanTarget target, const RunConfig& config, const spec::ModelSpec& spec,
                                 const data::ShardIndex* shards);
 

@@ -8,6 +8,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value_from.hpp>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -82,6 +83,14 @@ std::set<std::vector<int>> Placement::groups() const {
   std::set<std::vector<int>> groups(components.begin(), components.end());
   groups.erase(std::vector<int>{});
   return groups;
+}
+
+int Placement::most_groups_of_a_rank() const {
+  std::map<int, int> groups_of;  // by rank
+  int most = 0;
+  for (const std::vector<int>& members : groups())
+    for (const int rank : members) most = std::max(most, ++groups_of[rank]);
+  return most;
 }
 
 Placement placement_of(const spec::ModelSpec& spec, std::vector<std::vector<int>> routes, int world) {

@@ -39,8 +39,14 @@ struct Placement {
   [[nodiscard]] std::set<std::size_t> absent(int canonical_rank) const;
   /// The different sets of ranks that have components, without that of all ranks.
   [[nodiscard]] std::set<std::vector<int>> groups() const;
+  /// Of the rank that is in most of them, how many of these sets.
+  [[nodiscard]] int most_groups_of_a_rank() const;
   bool operator==(const Placement&) const = default;
 };
+
+/// Each set of ranks that share components needs communicators of its own, of which MPI has a limited number. A rank
+/// may be in at most so many, and should be in fewer.
+inline constexpr int most_groups = 200, usual_groups = 64;
 
 /// routes: by route, its ranks, ascending, of `world`. Where all have all ranks, the result is everywhere.
 [[nodiscard]] Placement placement_of(const spec::ModelSpec& spec, std::vector<std::vector<int>> routes, int world);

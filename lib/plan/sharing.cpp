@@ -205,6 +205,7 @@ std::string components_line(const spec::ModelSpec& spec, const Placement& placem
     line += fmt::format("{} {} ({:.3g} M)", c == 0 ? ":" : ",", spec.components[c].name,
                         static_cast<double>(parameters[c]) / 1e6);
   if (spec.components.size() > most) line += ", …; --print-tasks lists them";
+  if (!placement.is_everywhere()) line += fmt::format("; {} sets of ranks share components", placement.groups().size());
   return line;
 }
 

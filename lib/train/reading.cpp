@@ -27,6 +27,11 @@ void Reading::announce(const data::Loader& loader, std::int64_t epoch) const {
 
 void Reading::add(const data::StepBatches& step) {
   passes_ = step.passes;
+  for (const std::vector<int>& slot : step.dealt) {
+    slots_ += std::ssize(slot);
+    for (const int number : slot)
+      micro_batches_ += number >= 0 && step.routes[static_cast<std::size_t>(number)] >= 0 ? 1 : 0;
+  }
   const std::string advice = noise_.on_batches(step.batches);
   if (context_.is_root() && !advice.empty()) context_.log.warn("{}", advice);
 }
@@ -45,6 +50,7 @@ void Reading::add_figures(boost::json::object& figures) const {
     boost::json::object& passes = figures["passes"].emplace_object();
     for (std::size_t c = 0; c < passes_.size(); ++c) passes[shards_.corpora()[c].name] = passes_[c];
   }
+  if (slots_ > 0) figures["idle_share"] = 1 - static_cast<double>(micro_batches_) / static_cast<double>(slots_);
   if (!shards_.is_exact()) figures["without_noise"] = noise_.share_without();
 }
 

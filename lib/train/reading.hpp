@@ -23,7 +23,7 @@ class Reading {
   /// How often each corpus has been read; empty before the first step. Many repeats come before overfitting.
   [[nodiscard]] const std::vector<double>& passes() const noexcept { return passes_; }
   void log_passes() const;
-  /// `passes`, and `without_noise` where transforms draw.
+  /// `passes`, `idle_share`, and `without_noise` where transforms draw.
   void add_figures(boost::json::object& figures) const;
 
  private:
@@ -31,6 +31,7 @@ class Reading {
   const data::TokenShards& shards_;
   std::vector<double> passes_;
   NoiseAdvice noise_;
+  std::int64_t slots_ = 0, micro_batches_ = 0;  // of all ranks
 };
 
 }  // namespace argosy::train

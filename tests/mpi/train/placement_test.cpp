@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
 
@@ -157,6 +159,20 @@ TEST_F(PlacedRun, KeepsItsPlacementWhereThatIsAuto) {
   const checkpoint::Reader reader{Files::system(), folder_ / "run/export/000000006"};
   EXPECT_THAT(config::text_of(reader.sections().history),
               testing::HasSubstr(world().size() == 1 ? "[]" : "placement: everywhere, was "));
+}
+
+TEST_F(PlacedRun, SaysTheShareOfIdleRanks) {
+  const auto idle_share = [&](const std::string& name, const std::string& placement) {
+    return train_run(config(name, placement)).figures.at("idle_share").to_number<double>();
+  };
+  const double everywhere = idle_share("everywhere", "everywhere");  // the last step of a pool is short
+  RunConfig config = this->config("uneven", by_hand());
+  for (auto& [task, ranks] : config.placement.tasks) ranks = {0};
+  std::vector<int>& all = config.placement.tasks.begin()->second;
+  all.resize(static_cast<std::size_t>(world().size()));
+  std::iota(all.begin(), all.end(), 0);
+  const double idle = train_run(config).figures.at("idle_share").to_number<double>();
+  EXPECT_EQ(idle > everywhere + .1, world().size() > 1) << "rank 0 has nearly all tasks";
 }
 
 TEST_F(PlacedRun, SaysWhatDoesNotFitTheRanks) {

@@ -8,6 +8,7 @@
 
 #include "config/describe.hpp"
 #include "plan/place.hpp"
+#include "plan/plan_lines.hpp"
 #include "plan/run_plan.hpp"
 #include "plan/sharing.hpp"
 #include "support/refusal.hpp"
@@ -71,6 +72,7 @@ TEST(Placement, GivesComponentsToTheRanksOfTheirTasks) {
   EXPECT_THAT(plan::task_lines(spec, placement), testing::Contains(HasSubstr("l0-l1; ranks 0")).Times(0));
   EXPECT_THAT(plan::task_lines(spec, placement), testing::Contains(HasSubstr("l0-l1, l0-l2; ranks 0, 2")));
   EXPECT_THAT(plan::components_line(spec, placement, 4), HasSubstr("7, 3 to 4 of them on a rank"));
+  EXPECT_THAT(plan::components_line(spec, placement, 4), HasSubstr("; 6 sets of ranks"));
   EXPECT_EQ(plan::text_of_ranks({0, 1, 2, 5, 7, 8}), "0-2, 5, 7-8");
   EXPECT_THAT(refusal(Fault::config, [&] { (void)plan::placement_of(spec, config.placement, 3); }),
               HasSubstr("ranks from 0 to 2"));
@@ -138,6 +140,27 @@ TEST(Placement, WhereNothingMovesForFreeEverywhereIsChosen) {
   EXPECT_FALSE(plan::search_placement(spec, costs, partition::Layout({4})).is_everywhere()) << "as fast, less memory";
 }
 
+/// Directions with decoder stacks of their own, each on rank 0 and a rank of its own.
+RunConfig around_rank_0(int languages) {
+  RunConfig config = many(languages);
+  config.model.decoder.stacks[0].share = spec::Share::pair;
+  for (int rank = 0; const data::CorpusConfig& corpus : config.data.corpora)
+    config.placement.tasks[corpus.name] = {0, ++rank};
+  return config;
+}
+
+TEST(Placement, TooManySetsOfRanksAreRefusedAndManyWarned) {
+  const auto planned = [](const RunConfig& config) {
+    const partition::Layout layout({1 + static_cast<int>(config.data.corpora.size())});
+    return plan::plan_run(config, plan::spec_of(config, 0), {.layout = layout});
+  };
+  const auto warned = testing::Contains(HasSubstr("sets of ranks, each with communicators"));
+  EXPECT_THAT(plan::warnings_of(planned(around_rank_0(6))), testing::Not(warned)) << "6 encoders and 30 decoders";
+  EXPECT_THAT(plan::warnings_of(planned(around_rank_0(9))), warned) << "9 and 72";
+  EXPECT_THAT(refusal(Fault::config, [&] { (void)planned(around_rank_0(15)); }),
+              HasSubstr("at most 200 sets of ranks"));
+}
+
 TEST(Placement, SharesOfRoutesFollowWeights) {
   RunConfig config = many(2);
   config.data.corpora[0].weight = 3;
@@ -170,6 +193,8 @@ TEST(Placement, ThePlanHasTheMemoryAndTrafficOfARanksOwnComponents) {
   const RunConfig uneven = many(2, R"(, "placement": {"l0-l1": [0], "l1-l0": [1, 2, 3]})");
   EXPECT_NEAR(planned(uneven).sizes.idle_share, .5, 1e-9) << "rank 0 has 12 micro-batches, each other one has 4";
   EXPECT_EQ(planned(uneven).sizes.accumulation, 12);
+  EXPECT_THAT(plan::warnings_of(planned(uneven)), testing::Contains(HasSubstr("idle about 50.0 %")));
+  EXPECT_THAT(plan::warnings_of(placed), testing::Each(testing::Not(HasSubstr("idle"))));
 }
 
 }  // namespace
