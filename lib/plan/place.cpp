@@ -1,6 +1,7 @@
 #include "plan/place.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -62,6 +63,10 @@ PlacementCosts placement_costs(const RunConfig& config, const spec::ModelSpec& s
     for (const std::size_t visit : spec.routes[route]) seconds += visits[visit].forward_s + visits[visit].backward_s;
     costs.routes.push_back(shares[route] * seconds);
   }
+  costs.shares = shares;
+  costs.in_order = config.sharding.reduction == Reduction::elastic;
+  if (!config.batch.micro_size.is_auto)
+    costs.micro_batches = data::resolve_sizes(config.batch, target.layout.world()).micro_batches;
   const std::size_t components = spec.components.size();
   costs.bytes.resize(components);
   costs.shared_bytes.resize(components);
@@ -91,19 +96,19 @@ PlacementCosts placement_costs(const RunConfig& config, const spec::ModelSpec& s
 std::vector<OtherPlacement> other_placements(const RunConfig& config, const spec::ModelSpec& spec,
                                              const PlanTarget& target, int micro_batches) {
   const int world = target.layout.world();
-  const bool in_order = config.sharding.reduction == Reduction::elastic;
-  const PlacementCosts costs = placement_costs(config, spec, target, target.route_shares);
+  PlacementCosts costs = placement_costs(config, spec, target, target.route_shares);
+  costs.micro_batches = micro_batches;
   struct Scored {
     PlacementScore score;
     double idle_share;
   };
   const auto score = [&](const Placement& placement) {
-    if (placement.is_everywhere()) {
-      const double slots = (micro_batches + world - 1) / world;  // NOLINT(bugprone-integer-division): whole slots
-      return Scored{score_of(placement, spec, costs, target.layout), 1 - micro_batches / (slots * world)};
-    }
-    const TypicalStep step = typical_step(placement, target.route_shares, micro_batches, world, in_order);
-    return Scored{score_of(placement, spec, costs, target.layout, step.shares), step.idle_share};
+    const double slots = std::ceil(static_cast<double>(micro_batches) / world);
+    const double idle =
+        placement.is_everywhere()
+            ? 1 - micro_batches / (slots * world)
+            : typical_step(placement, target.route_shares, micro_batches, world, costs.in_order).idle_share;
+    return Scored{score_of(placement, spec, costs, target.layout), idle};
   };
   const Scored chosen = score(target.placement);
   std::vector<OtherPlacement> others;

@@ -128,33 +128,52 @@ Placement placement_of(const spec::ModelSpec& spec, const PlacementConfig& confi
   return placement_of(spec, std::move(routes), world);
 }
 
-TypicalStep typical_step(const Placement& placement, const std::vector<double>& shares, int micro_batches, int world,
-                         bool in_order) {
-  std::vector<int> routes;  // as data::BatchPlan deals them: by route, each with its share
-  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
-  double done = 0;
-  for (std::size_t route = 0; route < shares.size(); ++route) {
-    done += shares[route] / all;
-    const auto end = static_cast<std::size_t>(std::llround(done * micro_batches));
-    routes.resize(std::max(end, routes.size()), narrow<int>(route));
-  }
-  const data::Dealt dealt = data::deal(routes, {.world = world, .ranks = placement.routes, .in_order = in_order});
-  TypicalStep step{.slots = narrow<int>(dealt.size())};
-  step.idle_share = 1 - static_cast<double>(micro_batches) / (static_cast<double>(world) * step.slots);
+namespace {
+
+/// By route and rank: the part of the route's micro-batches that the rank computes; without any, alike.
+std::vector<std::vector<double>> shares_of(const data::Dealt& dealt, const std::vector<int>& routes,
+                                           const Placement& placement) {
+  std::vector<std::vector<double>> shares;
   for (std::size_t route = 0; route < placement.routes.size(); ++route) {
     const std::vector<int>& ranks = placement.routes[route];
-    std::vector<double>& own = step.shares.emplace_back(ranks.size());
-    double sum = 0;
+    std::vector<double>& own = shares.emplace_back(ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       for (const std::vector<int>& slot : dealt) {
         const int number = slot[static_cast<std::size_t>(ranks[i])];
         if (number >= 0 && routes[static_cast<std::size_t>(number)] == narrow<int>(route)) ++own[i];
       }
-      sum += own[i];
     }
+    const double sum = std::accumulate(own.begin(), own.end(), 0.0);
     for (double& share : own) share = sum > 0 ? share / sum : 1 / static_cast<double>(own.size());
   }
-  return step;
+  return shares;
+}
+
+}  // namespace
+
+TypicalStep typical_step(const Placement& placement, const std::vector<double>& shares, int micro_batches, int world,
+                         bool in_order) {
+  constexpr int steps = 4;
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  TypicalStep busiest{.slots = 0};
+  double slots = 0;  // of all steps
+  for (int s = 0; s < steps; ++s) {
+    // As data::BatchPlan deals them: by route, each with its share, rounded up in some steps and down in others.
+    std::vector<int> routes;
+    double done = 0;
+    for (std::size_t route = 0; route < shares.size(); ++route) {
+      done += shares[route] / all;
+      const bool last = route + 1 == shares.size();
+      const double end = std::floor(done * micro_batches + static_cast<double>(s) / steps);
+      routes.resize(std::max(routes.size(), static_cast<std::size_t>(last ? micro_batches : end)), narrow<int>(route));
+    }
+    const data::Dealt dealt = data::deal(routes, {.world = world, .ranks = placement.routes, .in_order = in_order});
+    slots += static_cast<double>(dealt.size());
+    if (std::ssize(dealt) <= busiest.slots) continue;
+    busiest = {.slots = narrow<int>(dealt.size()), .shares = shares_of(dealt, routes, placement)};
+  }
+  busiest.idle_share = 1 - static_cast<double>(steps) * micro_batches / (world * slots);
+  return busiest;
 }
 
 Placement round_robin(const spec::ModelSpec& spec, int world) {

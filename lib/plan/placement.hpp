@@ -61,6 +61,10 @@ struct PlacementCosts {
   std::vector<std::int64_t> bytes{};         // by component: held by a rank, in all
   std::vector<std::int64_t> shared_bytes{};  // by component: the part that is divided among the ranks that have it
   std::vector<double> inner_s{}, outer_s{};  // by component: of moving it inside a node, and between nodes
+  /// How many micro-batches a step has, and their shares by route. 0: work can be divided as one likes.
+  int micro_batches = 0;
+  std::vector<double> shares{};
+  bool in_order = false;  // data::DealSettings::in_order
 };
 
 /// How good a placement is: the less time, then the less memory, the better.
@@ -69,10 +73,9 @@ struct PlacementScore {
   std::int64_t most_bytes = 0;  // of the rank that holds most
   auto operator<=>(const PlacementScore&) const = default;
 };
-/// The work of a route is divided evenly over its ranks where `shares` is empty; else by shares, by route and rank.
+/// The work of a route is divided over its ranks as its micro-batches are dealt; evenly, where their number is unknown.
 [[nodiscard]] PlacementScore score_of(const Placement& placement, const spec::ModelSpec& spec,
-                                      const PlacementCosts& costs, const partition::Layout& layout,
-                                      const std::vector<std::vector<double>>& shares = {});
+                                      const PlacementCosts& costs, const partition::Layout& layout);
 
 /// Lays the routes on a line, one behind the other with the length of their cost, and cuts it into as many equal parts
 /// as there are ranks: each computes what lies in its part (McNaughton, 1959). Starts with neighbours that share
@@ -81,11 +84,12 @@ struct PlacementScore {
 [[nodiscard]] Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& costs,
                                          const partition::Layout& layout);
 
-/// A step whose micro-batches have routes by their shares, as it is dealt to the ranks.
+/// Steps whose micro-batches have routes by their shares, as they are dealt to the ranks.
 struct TypicalStep {
-  int slots = 1;          // micro-batches of the rank that has most
+  int slots = 1;          // of the busiest step: micro-batches of the rank that has most
   double idle_share = 0;  // of all ranks' slots: those without a micro-batch
-  /// By route and rank (Placement::routes): the part of the route's micro-batches that the rank computes.
+  /// Of the busiest step, by route and rank (Placement::routes): the part of the route's micro-batches that the rank
+  /// computes.
   std::vector<std::vector<double>> shares{};
 };
 /// shares: of the micro-batches, by route. Not everywhere.

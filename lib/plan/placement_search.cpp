@@ -21,7 +21,7 @@ using Portions = std::vector<std::vector<Portion>>;  // by route
 class Scorer {
  public:
   Scorer(const spec::ModelSpec& spec, const PlacementCosts& costs, const partition::Layout& layout)
-      : costs_(costs), layout_(layout), world_(static_cast<std::size_t>(layout.world())) {
+      : costs_(costs), world_(static_cast<std::size_t>(layout.world())) {
     for (std::size_t route = 0; route < spec.routes.size(); ++route) {
       const std::set<std::size_t> passed = spec.components_on(route);
       passed_.emplace_back(passed.begin(), passed.end());
@@ -73,7 +73,6 @@ class Scorer {
   }
 
   const PlacementCosts& costs_;
-  const partition::Layout& layout_;
   const std::size_t world_;
   std::vector<std::vector<std::size_t>> passed_;  // by route: components
   std::vector<int> node_;
@@ -107,6 +106,28 @@ void lay(const std::vector<std::size_t>& order, const std::vector<double>& costs
   }
 }
 
+/// What each rank computes of each route in a step.
+Portions portions_of(const Placement& placement, const spec::ModelSpec& spec, const PlacementCosts& costs, int world) {
+  Portions portions(spec.routes.size());
+  if (placement.is_everywhere()) {
+    // Ranks go on together: what the busiest one has more than its part counts for all.
+    const double slots = std::ceil(static_cast<double>(costs.micro_batches) / world);
+    const double share = costs.micro_batches > 0 ? slots / costs.micro_batches : 1. / world;
+    for (std::vector<Portion>& own : portions)
+      for (int rank = 0; rank < world; ++rank) own.push_back({rank, share});
+    return portions;
+  }
+  TypicalStep step;
+  if (costs.micro_batches > 0) step = typical_step(placement, costs.shares, costs.micro_batches, world, costs.in_order);
+  for (std::size_t route = 0; route < portions.size(); ++route) {
+    const std::vector<int>& ranks = placement.routes[route];
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      portions[route].push_back(
+          {ranks[i], step.shares.empty() ? 1. / static_cast<double>(ranks.size()) : step.shares[route][i]});
+  }
+  return portions;
+}
+
 std::vector<std::vector<int>> ranks_of(const Portions& portions) {
   std::vector<std::vector<int>> routes;
   for (const std::vector<Portion>& own : portions) {
@@ -119,29 +140,25 @@ std::vector<std::vector<int>> ranks_of(const Portions& portions) {
 }  // namespace
 
 PlacementScore score_of(const Placement& placement, const spec::ModelSpec& spec, const PlacementCosts& costs,
-                        const partition::Layout& layout, const std::vector<std::vector<double>>& shares) {
-  Portions portions(spec.routes.size());
-  for (std::size_t route = 0; route < portions.size(); ++route) {
-    std::vector<int> ranks(static_cast<std::size_t>(layout.world()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    if (!placement.is_everywhere()) ranks = placement.routes[route];
-    for (std::size_t i = 0; i < ranks.size(); ++i)
-      portions[route].push_back({ranks[i], shares.empty() ? 1. / static_cast<double>(ranks.size()) : shares[route][i]});
-  }
-  return Scorer(spec, costs, layout).score(portions);
+                        const partition::Layout& layout) {
+  return Scorer(spec, costs, layout).score(portions_of(placement, spec, costs, layout.world()));
 }
 
 Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& costs, const partition::Layout& layout) {
-  constexpr double most_work = 4e8;  // of the search: about a second
+  constexpr double most_work = 4e8, most_dealt = 1e5;  // of the search: about a second; of a candidate that is dealt
   const int world = layout.world();
   const std::size_t routes = spec.routes.size();
   Scorer scorer(spec, costs, layout);
   Portions portions(routes);
+  // Where a rank has few micro-batches, those decide; where it has many, work can be divided as one likes.
+  const double dealt = static_cast<double>(costs.micro_batches) * world;
+  const bool deals = dealt > 0 && dealt <= most_dealt;
   std::vector<std::size_t> best(routes);
   std::optional<PlacementScore> best_score;
   const auto offer = [&](const std::vector<std::size_t>& order) {
     lay(order, costs.routes, world, portions);
-    const PlacementScore score = scorer.score(portions);
+    const PlacementScore score =
+        deals ? score_of(placement_of(spec, ranks_of(portions), world), spec, costs, layout) : scorer.score(portions);
     if (best_score && !(score < *best_score)) return;
     best = order;
     best_score = score;
@@ -162,7 +179,8 @@ Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& co
   };
   neighbours(false);
   neighbours(true);
-  const double work = static_cast<double>(scorer.cost_of_one() + 8 * (routes + static_cast<std::size_t>(world)));
+  const double work = static_cast<double>(scorer.cost_of_one() + 8 * (routes + static_cast<std::size_t>(world))) +
+                      (deals ? 100 * dealt + 5e4 : 0);
   const auto tries = routes < 2 ? 0 : static_cast<std::int64_t>(std::min(20'000.0, most_work / work));
   RandomStream random{1, 0x504c4143};
   for (std::int64_t i = 0; i < tries; ++i) {
@@ -178,9 +196,10 @@ Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& co
     }
     offer(order);
   }
-  if (!(*best_score < score_of({}, spec, costs, layout))) return {};
   lay(best, costs.routes, world, portions);
-  return placement_of(spec, ranks_of(portions), world);
+  Placement found = placement_of(spec, ranks_of(portions), world);
+  const PlacementScore score = deals || costs.micro_batches > 0 ? score_of(found, spec, costs, layout) : *best_score;
+  return score < score_of({}, spec, costs, layout) ? found : Placement{};
 }
 
 }  // namespace argosy::plan

@@ -91,8 +91,8 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
     if (!seen.insert(placement.absent(rank)).second) continue;
     unlike_.push_back({rank, space_sizes(spec, target.layout, optim::state_of(config.optimizer), placement, rank)});
   }
-  fullest_ =
-      std::ranges::max_element(unlike_, {}, [](const Holder& of) { return copied_bytes(of.sizes); }) - unlike_.begin();
+  for (std::size_t i = 1; i < unlike_.size(); ++i)
+    if (copied_bytes(unlike_[i].sizes) > copied_bytes(spaces())) fullest_ = i;
   if (!placement.is_everywhere()) {
     const TypicalStep step = typical_step(placement, target.route_shares, sizes_.micro_batches, target.layout.world(),
                                           config.sharding.reduction == Reduction::elastic);
@@ -147,6 +147,7 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
     for (const auto& [rank, sizes] : unlike_)
       plans.emplace(placement.absent(rank), plan_step(units_, choices_of(scheme, rank)));
     std::vector<comm::Traffic::Bytes> by_rank;
+    by_rank.reserve(static_cast<std::size_t>(target_.layout.world()));
     for (int rank = 0; rank < target_.layout.world(); ++rank)
       by_rank.push_back(sent_bytes(plans.at(placement.absent(rank)), spaces_, costs_.wire, reduction, other,
                                    [&](std::size_t component) { return placement.rank_in(component, rank); }));

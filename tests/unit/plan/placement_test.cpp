@@ -112,8 +112,10 @@ TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
   ASSERT_FALSE(found.is_everywhere());
   EXPECT_EQ(plan::search_placement(spec, costs, layout), found);
   EXPECT_LT(busiest(found, costs, 256, 25'600), 1.1);
-  const plan::TypicalStep step = plan::typical_step(found, costs.routes, 25'600, 256, false);
-  const plan::PlacementScore score = plan::score_of(found, spec, costs, layout, step.shares);
+  costs.shares = costs.routes;
+  costs.micro_batches = 25'600;
+  const plan::PlacementScore score = plan::score_of(found, spec, costs, layout);
+  EXPECT_EQ(plan::search_placement(spec, costs, layout), found) << "as many micro-batches leave the choice free";
   EXPECT_LT(score, plan::score_of({}, spec, costs, layout)) << "everywhere";
   EXPECT_LT(score, plan::score_of(plan::round_robin(spec, 256), spec, costs, layout));
   for (int i = 0; i < 1000; ++i) {
@@ -159,6 +161,26 @@ TEST(Placement, TooManySetsOfRanksAreRefusedAndManyWarned) {
   EXPECT_THAT(plan::warnings_of(planned(around_rank_0(9))), warned) << "9 and 72";
   EXPECT_THAT(refusal(Fault::config, [&] { (void)planned(around_rank_0(15)); }),
               HasSubstr("at most 200 sets of ranks"));
+}
+
+TEST(Placement, WhereAStepHasFewMicroBatchesThoseAreDealt) {
+  const RunConfig config = many(4);
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  const partition::Layout layout({8});
+  PlacementCosts costs{.routes = std::vector<double>(spec.routes.size(), 1. / 12),
+                       .bytes = std::vector<std::int64_t>(spec.components.size(), 100),
+                       .shared_bytes = std::vector<std::int64_t>(spec.components.size(), 0),
+                       .inner_s = std::vector<double>(spec.components.size(), 1e-3),
+                       .outer_s = std::vector<double>(spec.components.size(), 0)};
+  EXPECT_FALSE(plan::search_placement(spec, costs, layout).is_everywhere()) << "less memory and traffic";
+  costs.shares = costs.routes;
+  for (const int micro_batches : {8, 12, 16, 24, 32, 96}) {
+    costs.micro_batches = micro_batches;
+    const Placement found = plan::search_placement(spec, costs, layout);
+    EXPECT_LE(plan::score_of(found, spec, costs, layout), plan::score_of({}, spec, costs, layout)) << micro_batches;
+    EXPECT_TRUE(micro_batches != 8 || found.is_everywhere()) << "no rank waits for another";
+    EXPECT_TRUE(micro_batches != 96 || !found.is_everywhere());
+  }
 }
 
 TEST(Placement, SharesOfRoutesFollowWeights) {
