@@ -248,15 +248,13 @@ std::vector<std::string> warnings_of(const RunPlan& plan) {
   const Placement& placement = plan.target.placement;
   if (const int groups = placement.most_groups_of_a_rank(); groups > usual_groups)
     warnings.push_back(
-        fmt::format("a rank shares components with {} sets of ranks, each with communicators of its own; {} are usual: "
-                    "let more tasks "
-                    "share a stack, or place tasks that share stacks on the same ranks",
+        fmt::format("a rank shares components with {} sets of ranks, each with communicators of its own; at most {} "
+                    "are usual: let more tasks share a stack, or place tasks that share stacks on the same ranks",
                     groups, usual_groups));
   if (!placement.is_everywhere() && sizes.idle_share > usual_idle_share) {
     warnings.push_back(
         fmt::format("ranks are idle about {:.1f} % of the time, since the micro-batches of a step cannot be dealt "
-                    "evenly to the ranks "
-                    "of their tasks: raise batch.global_size, or give tasks more ranks",
+                    "evenly to the ranks of their tasks: raise batch.global_size, or give tasks more ranks",
                     100 * sizes.idle_share));
   } else if (placement.is_everywhere() && sizes.idle_share > 0) {
     const std::int64_t world = plan.target.layout.world(), places = sizes.accumulation * world;

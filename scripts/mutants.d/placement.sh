@@ -25,8 +25,8 @@ mutant placed_memory_of_all 'the plan counts components that the rank does not h
 mutant placed_without_exchange 'the search takes what it begins with' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'offer(order);
   }
-  if (!(*best_score' '}
-  if (!(*best_score'
+  lay(best' '}
+  lay(best'
 mutant placed_slivers 'a rank takes on a route for a moment of its time' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'sliver = 0.04;' 'sliver = 0;'
 mutant placed_units_unchecked 'ranks of a stored unit may be in any order' lib/checkpoint/manifest.cpp unit/unit_checkpoint 1 'Manifest.*' \
