@@ -20,13 +20,8 @@ mutant placed_anew 'auto forgets the placement of the run that it resumes' lib/t
   'if (!kept.placement.empty()) config.placement' 'if (false) config.placement'
 mutant placed_all_ranks_validate 'the lines of a set are dealt to all ranks' lib/train/evaluate.cpp $placed 2 'PlacedRun.Learns*' \
   'narrow<int>(std::ssize(set.ranks));' 'all_ranks;'
-mutant placed_memory_of_all 'the plan counts components that the rank does not have' lib/plan/memory_model.cpp $plans 1 'Placement.*' \
+mutant placed_memory_of_all 'the plan counts components that the rank does not have' lib/plan/memory_model.cpp $placed 2 'PlacedRun.Learns*' \
   'if (placement.rank_in(unit.component, canonical_rank) < 0) continue;' ''
-mutant placed_without_exchange 'the search takes what it begins with' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
-  'offer(order);
-  }
-  lay(best' '}
-  lay(best'
 mutant placed_slivers 'a rank takes on a route for a moment of its time' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'sliver = 0.04;' 'sliver = 0;'
 mutant placed_units_unchecked 'ranks of a stored unit may be in any order' lib/checkpoint/manifest.cpp unit/unit_checkpoint 1 'Manifest.*' \

@@ -162,6 +162,17 @@ TEST(Placement, TooManySetsOfRanksAreRefusedAndManyWarned) {
               HasSubstr("at most 200 sets of ranks"));
 }
 
+TEST(Placement, NoRankTakesOnATaskForAMomentOfItsTime) {
+  const spec::ModelSpec spec = plan::spec_of(many(3), 0);
+  const PlacementCosts costs{.routes = {1, 1.01, .99, 1, 1.01, .99},
+                             .bytes = std::vector<std::int64_t>(spec.components.size(), 10),
+                             .shared_bytes = std::vector<std::int64_t>(spec.components.size(), 0),
+                             .inner_s = std::vector<double>(spec.components.size(), .1),
+                             .outer_s = std::vector<double>(spec.components.size(), 0)};
+  const Placement found = plan::search_placement(spec, costs, partition::Layout({6}));
+  EXPECT_THAT(found.routes, testing::Each(testing::SizeIs(1)));
+}
+
 TEST(Placement, WhereAStepHasFewMicroBatchesThoseAreDealt) {
   const RunConfig config = many(4);
   const spec::ModelSpec spec = plan::spec_of(config, 0);
