@@ -79,8 +79,8 @@ struct PlacementScore {
 
 /// Lays the routes on a line, one behind the other with the length of their cost, and cuts it into as many equal parts
 /// as there are ranks: each computes what lies in its part (McNaughton, 1959). Starts with neighbours that share
-/// components, and exchanges routes, with a fixed seed, while the score becomes better. Everywhere is one of the
-/// candidates. Deterministic.
+/// components, and exchanges routes, with a fixed seed, while the score becomes better. Everywhere and round robin are
+/// candidates as well. Deterministic.
 [[nodiscard]] Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& costs,
                                          const partition::Layout& layout);
 
@@ -96,7 +96,7 @@ struct TypicalStep {
 [[nodiscard]] TypicalStep typical_step(const Placement& placement, const std::vector<double>& shares, int micro_batches,
                                        int world, bool in_order);
 
-/// Routes dealt to ranks one after the other: what `search_placement` is compared with.
+/// Routes dealt to ranks one after the other.
 [[nodiscard]] Placement round_robin(const spec::ModelSpec& spec, int world);
 
 }  // namespace argosy::plan

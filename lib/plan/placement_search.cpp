@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
@@ -197,9 +198,19 @@ Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& co
     offer(order);
   }
   lay(best, costs.routes, world, portions);
-  Placement found = placement_of(spec, ranks_of(portions), world);
-  const PlacementScore score = deals || costs.micro_batches > 0 ? score_of(found, spec, costs, layout) : *best_score;
-  return score < score_of({}, spec, costs, layout) ? found : Placement{};
+  Placement chosen;  // everywhere
+  PlacementScore least = score_of(chosen, spec, costs, layout);
+  const auto take_if_better = [&](Placement other, const PlacementScore& score) {
+    if (!(score < least)) return;
+    least = score;
+    chosen = std::move(other);
+  };
+  Placement found = placement_of(spec, ranks_of(portions), world), in_turn = round_robin(spec, world);
+  const PlacementScore of_found = costs.micro_batches > 0 ? score_of(found, spec, costs, layout) : *best_score;
+  take_if_better(std::move(found), of_found);
+  const PlacementScore of_turns = score_of(in_turn, spec, costs, layout);
+  take_if_better(std::move(in_turn), of_turns);
+  return chosen;
 }
 
 }  // namespace argosy::plan

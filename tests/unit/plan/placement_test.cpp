@@ -162,6 +162,24 @@ TEST(Placement, TooManySetsOfRanksAreRefusedAndManyWarned) {
               HasSubstr("at most 200 sets of ranks"));
 }
 
+TEST(Placement, TheSearchIsNoWorseThanOthersWhereRanksHaveFewMicroBatches) {
+  RunConfig config = many(15);
+  config.model.width = 512;
+  config.model.ff = 2048;
+  config.model.vocab_size = 32'000;
+  config.model.encoder.stacks = {{.layers = 3, .share = spec::Share::source}, {.layers = 3}};
+  config.model.decoder.stacks[0].layers = 6;
+  config.precision.mode = plan::PrecisionMode::bf16;
+  config.placement.is_auto = true;
+  for (const int nodes : {1, 8, 32}) {
+    config.batch.global_size = 1024 * config.batch.micro_size.value();
+    const plan::PlanTarget target{.layout = partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), 8)),
+                                  .gpu = plan::gpu_by_name("h100")};
+    for (const plan::OtherPlacement& other : plan::plan_run(config, plan::spec_of(config, 0), target).other_placements)
+      EXPECT_GE(other.step_ratio, 1 - 1e-9) << other.name << " on " << nodes << " nodes";
+  }
+}
+
 TEST(Placement, NoRankTakesOnATaskForAMomentOfItsTime) {
   const spec::ModelSpec spec = plan::spec_of(many(3), 0);
   const PlacementCosts costs{.routes = {1, 1.01, .99, 1, 1.01, .99},
