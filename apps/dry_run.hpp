@@ -10,7 +10,7 @@
 #include "interchange/formats.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/process.hpp"
 

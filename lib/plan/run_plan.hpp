@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/data_plan.hpp"
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 #include "plan/scheme_plan.hpp"
 #include "spec/model_spec.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/memory.hpp"
 #include "data/batcher.hpp"
 #include "plan/micro_size.hpp"
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/run_parts.hpp"

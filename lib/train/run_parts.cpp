@@ -9,7 +9,7 @@
 #include "model/stored_spec.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 #include "plan/sharing.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"

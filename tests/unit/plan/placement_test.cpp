@@ -7,7 +7,7 @@
 #include <random>
 
 #include "config/describe.hpp"
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 #include "plan/plan_lines.hpp"
 #include "plan/run_plan.hpp"
 #include "plan/sharing.hpp"

@@ -1,4 +1,4 @@
-#include "plan/place.hpp"
+#include "plan/placement_plan.hpp"
 
 #include <algorithm>
 #include <cmath>
