@@ -159,7 +159,7 @@ Placement search_placement(const spec::ModelSpec& spec, const PlacementCosts& co
   const auto offer = [&](const std::vector<std::size_t>& order) {
     lay(order, costs.routes, world, portions);
     const PlacementScore score =
-        deals ? score_of(placement_of(spec, ranks_of(portions), world), spec, costs, layout) : scorer.score(portions);
+        scorer.score(deals ? portions_of(placement_of(spec, ranks_of(portions), world), spec, costs, world) : portions);
     if (best_score && !(score < *best_score)) return;
     best = order;
     best_score = score;

@@ -121,3 +121,36 @@ PYTHON
   [[ $output == *'expected the name of a task of the model (corpus): en-es, en-up, es-en, lo-en, got up-en'* ]]
   [ ! -e none ]
 }
+
+placement='placement={"en-es": [0], "es-en": [1], "en-up": [0], "lo-en": [0, 1]}'
+
+@test "tasks on some ranks: --print-tasks and --dry-run say which, and the probe of memory measures them" {
+  "$APPS/train" tasks.json --set "$placement" --ranks 2 --print-tasks 2>lines
+  grep -Eq '^  encoder.es +[0-9]+  es-en; ranks 1$' lines
+  grep -Eq '^  lo-en +[0-9]+  all, encoder.lo, decoder.en; ranks 0-1$' lines
+  grep -Eq '^  all +[0-9]+  .*; all ranks$' lines
+  "$APPS/train" tasks.json --set "$placement" --ranks 2 --dry-run --json >plan 2>log
+  grep -q '"name": "round robin"' plan
+  run "$APPS/train" tasks.json --set "$placement" --ranks 3 --print-tasks
+  [ "$status" -eq 2 ]
+  [[ $output == *'a task for each of the 3 ranks, got none for rank 2'* ]]
+  on 2 "$APPS/train" tasks.json --set "$placement" --probe-memory 2>log
+  grep -q '^result .*"status":"ok"' log
+}
+
+@test "what some ranks have trained is checked, averaged, exported and translated as any model" {
+  on 2 "$APPS/train" tasks.json --set run_dir=placed --set "$placement" 2>log
+  grep -q '"idle_share":' log
+  grep -q '"ranks":\[1\]' placed/export/000000008/MANIFEST.json
+  "$APPS/soup" --check placed/checkpoints/* placed/export/* 2>log
+  on 2 "$APPS/soup" placed/checkpoints/000000004 placed/export/000000008 --recipe uniform --out soup-2 2>log
+  "$APPS/soup" placed/checkpoints/000000004 placed/export/000000008 --recipe uniform --out soup-1 2>log
+  local task=es-en
+  for model in soup-1 soup-2; do translated "$model" en --task "$task" >"lines.$model"; done
+  [ "$(wc -l <lines.soup-1)" -eq 2 ]
+  cmp lines.soup-1 lines.soup-2
+  translated placed/export/000000008 en --task "$task" >lines.placed
+  "$APPS/export" placed/export/000000008 --task "$task" --format hf --out placed-hf --verify 2>log
+  translated placed-hf en >lines
+  cmp lines lines.placed
+}
