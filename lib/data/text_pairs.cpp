@@ -138,4 +138,27 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<R
   return batches;
 }
 
+std::int64_t label_bytes(const Tokenizer& tokenizer, const Batch& batch) {
+  const std::int64_t eos = tokenizer.vocabulary().eos;
+  std::int64_t bytes = 0;
+  std::vector<std::int32_t> ids;  // a label after another, behind the id that the model sees before them
+  const auto end = [&] {
+    if (ids.empty()) return;
+    // A piece loses the space that it begins with where it begins a text, so the id before them stays.
+    bytes += std::ssize(tokenizer.decode(ids)) - std::ssize(tokenizer.decode(std::span{ids}.first(1)));
+    ids.clear();
+  };
+  for (std::int64_t i = 0; i < std::ssize(batch.target_labels); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t label = batch.target_labels[at];
+    if (label == no_label || label == eos || i % batch.target_width == 0) end();
+    if (label == eos) ++bytes;
+    if (label == no_label || label == eos) continue;
+    if (ids.empty()) ids.push_back(narrow<std::int32_t>(batch.target_input[at]));
+    ids.push_back(narrow<std::int32_t>(label));
+  }
+  end();
+  return bytes;
+}
+
 }  // namespace argosy::data

@@ -38,4 +38,7 @@ struct ParallelText {
                                                std::int64_t sequence_length, std::int64_t rows, int rank = 0,
                                                int world = 1);
 
+/// Bytes of the text that the labels of a batch spell. The end of a text or document counts as one, as that of a line.
+[[nodiscard]] std::int64_t label_bytes(const Tokenizer& tokenizer, const Batch& batch);
+
 }  // namespace argosy::data

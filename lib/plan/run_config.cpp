@@ -101,7 +101,7 @@ void validate(const StopConfig& config, config::Problems& problems) {
 void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
   problems.require(config.steps.value_or(1) > 0, "/steps", "1 or more", config.steps.value_or(1));
-  problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu, chrf or ter",
+  problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bits_per_byte, bleu, chrf or ter",
                    "an empty one");
   problems.require(config.samples.value_or(0) >= 0, "/samples", "0 or more", config.samples.value_or(0));
   const auto require_measured = [&](Metric metric, const std::string& pointer) {
@@ -263,7 +263,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
     const Metric metric = config.validation.metrics[i];
     const std::string name(boost::describe::enum_to_string(metric, ""));
     problems.require(!is_language_model(config) || !needs_translations(metric),
-                     fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
+                     fmt::format("/validation/metrics/{}", i),
+                     "loss, perplexity or bits_per_byte, since model.type is decoder", name);
   }
   for (const auto& [wanted, pointer, got] :
        {std::tuple{config.validation.samples.value_or(0) > 0, "/validation/samples", "more than 0"},

@@ -33,8 +33,8 @@ namespace argosy::plan {
 enum class PrecisionMode { fp32, bf16, bf16_pure };
 BOOST_DESCRIBE_ENUM(PrecisionMode, fp32, bf16, bf16_pure)
 using comm::Reduction;
-enum class Metric { loss, perplexity, bleu, chrf, ter };
-BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf, ter)
+enum class Metric { loss, perplexity, bits_per_byte, bleu, chrf, ter };
+BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bits_per_byte, bleu, chrf, ter)
 /// Whether it compares translations with references.
 [[nodiscard]] constexpr bool needs_translations(Metric metric) {
   return metric == Metric::bleu || metric == Metric::chrf || metric == Metric::ter;

@@ -124,7 +124,9 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
       {"steps",
        "micro-batches of a set that each rank evaluates; default: 25 for a decoder, all for an encoder_decoder"},
       {"sets", "texts held out from training"},
-      {"metrics", "loss, perplexity; bleu, chrf, ter of greedy translations, as sacreBLEU computes them"},
+      {"metrics",
+       "loss, perplexity; bits_per_byte: of the text that the tokens spell; bleu, chrf, ter of greedy translations, as "
+       "sacreBLEU computes them"},
       {"early_stop", "when a run that no longer improves ends; absent: it runs for schedule.length"},
       {"keep_best",
        "metrics of the first set; each time one improves, a checkpoint is saved and kept until the next improvement"},

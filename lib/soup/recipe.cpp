@@ -42,17 +42,18 @@ void require_own_options(const Recipe& recipe) {
 
 /// Turns a metric into a weight: larger for a better value, never negative.
 double weight_of(const std::string& metric, double value) {
-  if (metric.ends_with("loss")) return std::exp(-value);
+  if (metric.ends_with("loss") || metric.ends_with("bits_per_byte")) return std::exp(-value);
   if (metric.ends_with("perplexity")) return 1 / value;
   if (metric.ends_with("ter")) return std::exp(-value / 100);
   return value;
 }
 
 std::vector<double> weights_by_metric(const std::string& by, std::span<const Candidate> candidates) {
-  const bool known = std::ranges::any_of(std::array{"loss", "perplexity", "bleu", "chrf", "ter"},
+  const bool known = std::ranges::any_of(std::array{"loss", "perplexity", "bits_per_byte", "bleu", "chrf", "ter"},
                                          [&](const char* name) { return by.ends_with(name); });
   if (!known)
-    refuse("a metric whose name ends with loss, perplexity, bleu, chrf or ter", by, "--by", "give such a metric");
+    refuse("a metric whose name ends with loss, perplexity, bits_per_byte, bleu, chrf or ter", by, "--by",
+           "give such a metric");
   std::vector<double> weights;
   for (const Candidate& candidate : candidates) {
     const auto found = candidate.metrics.find(by);

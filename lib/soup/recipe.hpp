@@ -57,12 +57,12 @@ struct Mixture {
 /// The mean of `count` checkpoints.
 [[nodiscard]] Mixture uniform_mixture(std::size_t count);
 
-/// Applies the recipe; greedy starts as uniform. weighted by a metric: in proportion to exp(-loss), 1/perplexity, BLEU,
-/// chrF or exp(-TER/100). last_k: the newest, then repeatedly the newest that is at least `spacing` steps older, after
-/// LAWA (Kaddour, arXiv:2209.14981). decay: member j of K, by step, has the weight f(j/K) - f((j+1)/K), which imitates
-/// a learning rate that decays with f (Warmup-Stable-Merge, arXiv:2507.17634); linear is the uniform mean. Throws
-/// Error{usage} for options of another recipe, a wrong number of weights, a sum that is zero or not finite, a missing
-/// metric, and fewer than two members.
+/// Applies the recipe; greedy starts as uniform. weighted by a metric: in proportion to exp(-loss), 1/perplexity,
+/// exp(-bits_per_byte), BLEU, chrF or exp(-TER/100). last_k: the newest, then repeatedly the newest that is at least
+/// `spacing` steps older, after LAWA (Kaddour, arXiv:2209.14981). decay: member j of K, by step, has the weight f(j/K)
+/// - f((j+1)/K), which imitates a learning rate that decays with f (Warmup-Stable-Merge, arXiv:2507.17634); linear is
+/// the uniform mean. Throws Error{usage} for options of another recipe, a wrong number of weights, a sum that is zero
+/// or not finite, a missing metric, and fewer than two members.
 [[nodiscard]] Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates);
 
 /// The loss of some weights on the validation sets.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <string_view>
 
 #include "comm/message.hpp"
@@ -165,6 +166,7 @@ decode::Repetition repetition_of(const data::Tokenizer& tokenizer, std::span<con
 
 double Evaluation::loss() const { return nll_sum / static_cast<double>(tgt_tokens); }
 double Evaluation::perplexity() const { return std::exp(loss()); }
+double Evaluation::bits_per_byte() const { return nll_sum / std::numbers::ln2 / static_cast<double>(bytes); }
 
 double Evaluation::value_of(plan::Metric metric) const {
   switch (metric) {
@@ -172,6 +174,8 @@ double Evaluation::value_of(plan::Metric metric) const {
       return loss();
     case plan::Metric::perplexity:
       return perplexity();
+    case plan::Metric::bits_per_byte:
+      return bits_per_byte();
     case plan::Metric::bleu:
       return scores.value().bleu;
     case plan::Metric::chrf:
@@ -198,7 +202,8 @@ void share_texts(const comm::Communicator& world, bool has_them, std::vector<dec
 
 Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizer,
                     const EvaluationSet& set, const std::vector<plan::Metric>& metrics, std::int64_t lines) {
-  std::array<double, 2> sums{};
+  const bool by_bytes = std::ranges::count(metrics, plan::Metric::bits_per_byte) > 0;
+  std::array<double, 3> sums{};
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};
   context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
   const auto rounds = static_cast<std::size_t>(most[0]);
@@ -208,10 +213,14 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
     const data::Batch& batch = i < set.batches.size() ? set.batches[i] : nothing;
     sums[0] += model.nll_of(batch);
     sums[1] += static_cast<double>(batch.tgt_tokens);
+    if (by_bytes) sums[2] += static_cast<double>(data::label_bytes(tokenizer, batch));
   }
   context.world.all_reduce(std::span<double>{sums});
-  Evaluation evaluation{
-      .nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .scores = {}, .translations = {}};
+  Evaluation evaluation{.nll_sum = sums[0],
+                        .tgt_tokens = static_cast<std::int64_t>(sums[1]),
+                        .bytes = static_cast<std::int64_t>(sums[2]),
+                        .scores = {},
+                        .translations = {}};
   if (evaluation.tgt_tokens == 0)
     throw_error(Fault::data, set.name, "a validation set with tokens to predict", "none",
                 "set another file in validation.sets");

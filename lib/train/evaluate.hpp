@@ -51,10 +51,12 @@ void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config,
 struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens
   std::int64_t tgt_tokens = 0;
+  std::int64_t bytes = 0;  // of the text of tgt_tokens; counted for Metric::bits_per_byte alone
   std::optional<decode::TranslationScores> scores;  // of greedy translations
   std::vector<std::string> translations{};          // of the first lines; greedy
   [[nodiscard]] double loss() const;
   [[nodiscard]] double perplexity() const;
+  [[nodiscard]] double bits_per_byte() const;
   [[nodiscard]] double value_of(plan::Metric metric) const;
 };
 

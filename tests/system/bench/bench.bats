@@ -57,6 +57,8 @@ PY
   refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
   refused "--steps must be at least 1" "$bench/growth" --steps 0
   refused "--steps must be at least 2" "$bench/loader" --steps 1
+  refused "--gigabytes must be at least 0.02" "$bench/corpus" --folder x --gigabytes 0.01
+  refused "--ranks must be at least 2" "$bench/corpus" --folder x --ranks 1
   refused "there is no task verses; there are help, cmudict, kjv" "$bench/quality" verses
   refused "--seconds must be at least 10" "$bench/quality" --seconds 9
   refused "--cores must be at least 1" "$bench/quality" --cores 0
@@ -239,6 +241,17 @@ assert len(tree.parse("growth.svg").findall("{*}polyline")) == 4
 PY
   rows='[{"ms_per_gflop": 4.0}, {"ms_per_gflop": 2.0}, {"ms_per_gflop": 3.0}]'
   [ "$(of growth "[add_rises(r := $rows), [row['rise'] for row in r]][1]")" = "[1.0, 0.5, 1.5]" ]
+}
+
+@test "a larger text is compared with a small one, on one rank and on several" {
+  small corpus --folder "$BATS_TEST_TMPDIR/texts" --gigabytes 0.03 --ranks 2 --steps 60 >"$BATS_TEST_TMPDIR/out"
+  tail -n 1 "$BATS_TEST_TMPDIR/out" | python3 -c '
+import json, sys
+said = json.load(sys.stdin)
+assert [(row["text"], row["ranks"]) for row in said["rows"]] == [("small", 1), ("small", 2), ("large", 1), ("large", 2)], said
+assert all(0 < row["first_step_s"] < 60 and 20 < row["least_mib"] <= row["mib"] <= row["most_mib"] and row["file_mib"] > 1 for row in said["rows"]), said
+assert all(two["mib"] > one["mib"] for one, two in (said["rows"][:2], said["rows"][2:])), said
+assert said["documents"] > 300000 and [row["ranks"] for row in said["data"]] == [1, 2], said'
 }
 
 @test "the loader is compared with training, with all transforms too" {

@@ -80,6 +80,26 @@ JSON
   [[ $output == *'model.rope_scaling.high_freq_factor'* ]]
 }
 
+@test "bits per byte are the loss, by bytes of the text instead of tokens" {
+  cd "$WORK"
+  cat >bits.json <<JSON
+{ "run_dir": "bits", $common,
+  "data": {"tokenizer": "bits.model", "shards": "bits-shards", "tokenizer_training": {"vocab_size": 400},
+           "corpora": [{"name": "verses", "source": "train.en"}]},
+  "validation": {"interval": 4, "steps": 100000, "metrics": ["loss", "bits_per_byte"], "sets": [{"source": "valid.en"}],
+                 "early_stop": {"metric": "bits_per_byte"}},
+  "model": {"type": "decoder", "width": 32, "ff": 48, "heads": 2, "decoder": {"layers": 1}},
+  "batch": {"global_size": 16, "micro_size": 8, "unit": "examples", "sequence_length": 24} }
+JSON
+  tail -n 9 train.en >valid.en
+  "$APPS/preprocess" bits.json 2>log
+  mpiexec -n 2 "$APPS/train" bits.json 2>log
+  figure() { grep '"validation"' bits/metrics.jsonl | grep -o "\"$1\":[0-9.]*" | cut -d : -f 2; }
+  tokens=$("$APPS/count" --tokenizer bits.model valid.en 2>&1 >/dev/null | grep -o '"tgt_tokens":[0-9]*' | head -n 1)
+  awk -v loss="$(figure loss)" -v bits="$(figure bits_per_byte)" -v tokens="${tokens#*:}" -v bytes="$(wc -c <valid.en)" \
+    'BEGIN { exit !(loss > 0 && bits > 0 && (bits * log(2) * bytes / (loss * tokens) - 1) ^ 2 < 1e-10) }'
+}
+
 @test "a prefix language model reads prompts in both directions, in training, translation and no export to others" {
   cd "$WORK"
   paste train.en train.es >pairs.tsv

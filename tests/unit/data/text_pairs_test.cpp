@@ -164,6 +164,34 @@ TEST(LmBatchesOf, ScoresEachDocumentWithItsEnd) {
   EXPECT_EQ(starts, 2);
 }
 
+TEST(LabelBytes, AreThoseOfTheTextWhereverRowsAreCut) {
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::llama);
+  std::vector<Record> records(2);
+  records[0].target = "In the beginning God created the heaven and the earth.";
+  records[1].target = "And the earth was without form";
+  std::int64_t wanted = 0;
+  for (Record& record : records) {
+    record.starts_document = record.ends_document = true;
+    wanted += std::ssize(record.target) + 1;
+  }
+  for (const int length : {4, 7, 64})
+    for (const int world : {1, 2}) {
+      std::int64_t bytes = 0;
+      for (int rank = 0; rank < world; ++rank)
+        for (const Batch& batch : lm_batches_of(tokenizer, records, length, 2, rank, world))
+          bytes += label_bytes(tokenizer, batch);
+      EXPECT_EQ(bytes, wanted) << length << " of " << world;
+    }
+}
+
+TEST(LabelBytes, OfPairsAreThoseOfTheTargets) {
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
+  const ParallelText text{.source = {"In the beginning", "God"}, .target = {"the earth was", "And the heaven"}};
+  std::int64_t bytes = 0;
+  for (const Batch& batch : batches_of(tokenizer, text, BatchUnit::examples, 2)) bytes += label_bytes(tokenizer, batch);
+  EXPECT_EQ(bytes, 13 + 1 + 14 + 1);
+}
+
 TEST(LmBatches, LabelWhatBearsLossAlone) {
   const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::llama);
   const std::string question = "In the beginning ", answer = "God created";

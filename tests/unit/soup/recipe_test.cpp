@@ -41,13 +41,22 @@ TEST(Recipes, WeightedDividesByTheSumUnlessTold) {
 
 TEST(Recipes, WeightedByAMetricFavoursTheBetter) {
   std::vector<Candidate> candidates = at_steps({1, 2});
-  candidates[0].metrics = {{"dev.loss", 1.0}, {"dev.perplexity", std::exp(1.0)}, {"dev.bleu", 30}, {"dev.ter", 50}};
-  candidates[1].metrics = {{"dev.loss", 2.0}, {"dev.perplexity", std::exp(2.0)}, {"dev.bleu", 10}, {"dev.ter", 150}};
+  candidates[0].metrics = {{"dev.loss", 1.0},
+                           {"dev.perplexity", std::exp(1.0)},
+                           {"dev.bits_per_byte", 1.0},
+                           {"dev.bleu", 30},
+                           {"dev.ter", 50}};
+  candidates[1].metrics = {{"dev.loss", 2.0},
+                           {"dev.perplexity", std::exp(2.0)},
+                           {"dev.bits_per_byte", 2.0},
+                           {"dev.bleu", 10},
+                           {"dev.ter", 150}};
   const auto by = [&](const std::string& metric) {
     return shares(mixture_of({.type = RecipeType::weighted, .by = metric}, candidates));
   };
   EXPECT_NEAR(by("dev.loss")[0], 1 / (1 + std::exp(-1.0)), 1e-15);
   EXPECT_NEAR(by("dev.perplexity")[0], by("dev.loss")[0], 1e-15);
+  EXPECT_NEAR(by("dev.bits_per_byte")[0], by("dev.loss")[0], 1e-15);
   EXPECT_NEAR(by("dev.bleu")[0], 0.75, 1e-15);
   EXPECT_NEAR(by("dev.ter")[0], by("dev.loss")[0], 1e-15) << "of TER, less is better";
 }
@@ -61,7 +70,7 @@ TEST(Recipes, WeightedNamesTheMetricsThereAre) {
   };
   expect_refusal({.by = "test.loss"}, "dev.bleu, dev.loss");
   expect_refusal({.by = "dev.loss"}, "it has no metrics");
-  expect_refusal({.by = "dev.speed"}, "ends with loss, perplexity, bleu, chrf or ter");
+  expect_refusal({.by = "dev.speed"}, "ends with loss, perplexity, bits_per_byte, bleu, chrf or ter");
   expect_refusal({}, "neither");
   expect_refusal({.weights = {1, 2}, .by = "dev.loss"}, "both");
 }
