@@ -105,7 +105,6 @@ struct Loader::State {
     const PoolBegin at = pools.back().source->next();
     lock.unlock();
     std::unique_ptr<PoolSource> source = maker.make(at);
-    shards.release_pages();  // of the lengths that it has read
     lock.lock();
     planned = std::move(source);
     is_planning = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -32,14 +33,18 @@ PositionShift drawn_shift(const PoolSettings& settings, const Drawn& drawn) {
 class DrawnDocuments {
  public:
   DrawnDocuments(const TokenShards& shards, const std::vector<Drawn>& draws, const PoolSettings& settings)
-      : shards_(shards) {
-    for (const Drawn& draw : draws) {
-      if (settings.position_shift_max > 0) shifts_.push_back(drawn_shift(settings, draw).target);
-      const TokenShards::Document document = shards.document(draw.example);
-      std::int64_t positions = 1;
-      for (std::uint64_t i = 0; i < document.examples; ++i) positions += shards.lengths(document.first + i).target;
-      documents_.push_back(document);
-      positions_.push_back(positions);
+      : shards_(shards), documents_(draws.size()), positions_(draws.size(), 1) {
+    if (settings.position_shift_max > 0)
+      for (const Drawn& draw : draws) shifts_.push_back(drawn_shift(settings, draw).target);
+    std::vector<std::size_t> places(draws.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    // File after file: as they are drawn, the documents of a pool would map the pages of all files.
+    std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
+    for (const std::size_t place : places) {
+      const TokenShards::Document document = documents_[place] = shards.document(draws[place].example);
+      for (std::uint64_t i = 0; i < document.examples; ++i)
+        positions_[place] += shards.lengths(document.first + i).target;
+      shards.go_to(document.first);
     }
   }
   /// Of each document: its ids and the start token.
@@ -389,7 +394,10 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   if (shards_.has_source()) {
     std::vector<Lengths> lengths;
     lengths.reserve(pool.draws.size());
-    for (const Drawn& draw : pool.draws) lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
+    for (const Drawn& draw : pool.draws) {
+      lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
+      shards_.go_to(draw.example);
+    }
     source = std::make_unique<Pairs>(*this, std::move(pool.draws), std::move(lengths), key);
   } else {
     DrawnDocuments documents{shards_, pool.draws, settings_};

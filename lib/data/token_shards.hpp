@@ -60,8 +60,11 @@ class TokenShards {
   /// first words.
   void require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const;
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
-  /// Gives the pages of all files back (Mapping). read() does so itself, lengths() does not.
+  /// Gives the pages of all files back (Mapping).
   void release_pages() const;
+  /// Gives back the pages of the file of the example that was named before, if this one is in another. read() does so
+  /// itself; lengths() and document() do not.
+  void go_to(std::uint64_t example) const;
   /// A document by its number through all corpora.
   [[nodiscard]] Document document(std::uint64_t number) const;
   /// Digest of tokenizer, texts and transforms: what a checkpoint compares on resume.
@@ -91,7 +94,7 @@ class TokenShards {
   std::int32_t eos_ = 0;
   bool has_source_ = true, is_exact_ = true;
   Digest fingerprint_;
-  std::unique_ptr<std::atomic<std::size_t>> last_read_ = std::make_unique<std::atomic<std::size_t>>(0);  // shard
+  std::unique_ptr<std::atomic<std::size_t>> last_used_ = std::make_unique<std::atomic<std::size_t>>(0);  // shard
 };
 
 }  // namespace argosy::data

@@ -162,8 +162,7 @@ spec::ModelConfig config_of(const Ct2Description& described, const ModelBinFile&
     if (described.has(table)) model.max_positions = described.extent(table, 0);
   }
   model.tie_embeddings = file.find("decoder/projection/weight") == file.find("decoder/embeddings/weight");
-  if (pairs && !*model.tie_embeddings)
-    model.tie_inputs = file.find("encoder/embeddings_0/weight") == file.find("decoder/embeddings/weight");
+  if (pairs) model.tie_inputs = file.find("encoder/embeddings_0/weight") == file.find("decoder/embeddings/weight");
   model.output_bias = described.has("decoder/projection/bias");
   model.embedding_scale = described.scalar("decoder/scale_embeddings") != 0;
   return model;

@@ -121,7 +121,7 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
   out["normalize_embedding"] = false;
   out["add_final_layer_norm"] = pre;
   out["add_bias_logits"] = false;
-  out["share_encoder_decoder_embeddings"] = shape.tie_embeddings;
+  out["share_encoder_decoder_embeddings"] = shape.tie_inputs;
   return out;
 }
 
@@ -328,7 +328,8 @@ void read_translation_model(const HfKeys& keys, HfDescription& out) {
   keys.need("add_bias_logits", false, false);
   if (keys.size("decoder_vocab_size", out.rows) != out.rows)
     keys.unlike("decoder_vocab_size", fmt::format("{}, as vocab_size", out.rows));
-  model.tie_embeddings = keys.flag("share_encoder_decoder_embeddings", true) && keys.flag("tie_word_embeddings", true);
+  model.tie_embeddings = keys.flag("tie_word_embeddings", true);
+  model.tie_inputs = keys.flag("share_encoder_decoder_embeddings", true);
   if (!out.ids.pad) keys.unlike("pad_token_id", "an id");
 }
 

@@ -53,9 +53,9 @@ class Names {
       case Role::target_embedding:
         if (t5) return one("shared.weight", parameter, rows_);
         if (!pairs) return one("model.embed_tokens.weight", parameter, rows_);
-        if (!shape_.tie_embeddings) one("model.decoder.embed_tokens.weight", parameter, rows_);
-        // An untied Pegasus does not use it, but reports that it is missing.
-        if (shape_.tie_embeddings || family_ == Family::pegasus) one("model.shared.weight", parameter, rows_);
+        if (!shape_.tie_inputs) one("model.decoder.embed_tokens.weight", parameter, rows_);
+        // A Pegasus with two matrices does not use it, but reports that it is missing.
+        if (shape_.tie_inputs || family_ == Family::pegasus) one("model.shared.weight", parameter, rows_);
         return;
       case Role::head_weight:
         return one("lm_head.weight", parameter, rows_);

@@ -109,7 +109,9 @@ class HfWeights final : public model::WeightSource {
     const spec::Architecture& shape = spec.architecture;
     const Safetensors::Entry& entry = tensors_.tensors().find(name)->second;
     if (name.ends_with(".rotary_emb.inv_freq")) return true;  // of old versions; computed
-    const std::vector<std::string> copies = names_of_tied_matrix(family);
+    std::vector<std::string> copies = names_of_tied_matrix(family);
+    if (!shape.tie_inputs)
+      std::erase_if(copies, [](const std::string& copy) { return copy == "model.encoder.embed_tokens.weight"; });
     const bool is_input = shape.tie_inputs && name != "lm_head.weight";
     if ((tied || is_input) && std::ranges::count(copies, name) > 0) {
       const auto original =

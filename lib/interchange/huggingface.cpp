@@ -72,7 +72,7 @@ std::vector<Need> needs_of(const Architecture& shape, Family family) {
   };
   needs.push_back({both(is_table), positions, "sinusoidal or learned"});
   needs.push_back({shape.output_bias, "model.output_bias", "true"});
-  needs.push_back({shape.tie_inputs == shape.tie_embeddings, "model.tie_inputs", "absent"});
+  needs.push_back({!shape.tie_inputs || shape.tie_embeddings, "model.tie_inputs", "absent"});
   needs.push_back({shape.vocabulary.pad.has_value(), "model.token_ids.pad", "an id"});
   return needs;
 }

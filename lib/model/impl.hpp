@@ -22,10 +22,15 @@ struct Model::Impl {
   /// Embeds ids [rows, T]; positions start at `offset` unless given, and then none is above offset + T - 1.
   [[nodiscard]] at::Tensor embed(Embedding& embedding, const at::Tensor& ids, const at::Tensor& positions,
                                  std::int64_t offset) const;
+  /// What makes logits. Its parameters belong to the unit of the visit.
+  struct Head {
+    Parameter* weight = nullptr;
+    Parameter* bias = nullptr;  // null without biases
+  };
   /// site: the number of the visit, which selects its dropout masks and its noise.
-  [[nodiscard]] State embed_visit(bool encoder, std::int64_t site, const State& state, const Inputs& inputs,
-                                  const Pass& pass);
-  [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);
+  [[nodiscard]] State embed_visit(Embedding& embedding, bool encoder, std::int64_t site, const State& state,
+                                  const Inputs& inputs, const Pass& pass);
+  [[nodiscard]] State head_visit(const Head& head, const State& state, const Inputs& inputs, Pass& pass);
 
   const spec::ModelSpec spec;
   const spec::Architecture& shape;
@@ -33,9 +38,8 @@ struct Model::Impl {
   std::vector<Visit> visits;
   RotaryTable rotary{shape};
   std::vector<Block> encoder, decoder;
-  Embedding source, target;  // source: encoder-decoder only
-  Parameter* head_weight = nullptr;
-  Parameter* head_bias = nullptr;                       // null without biases
+  std::vector<Embedding> sources, targets;  // of each such visit; sources: encoder-decoder only
+  std::vector<Head> heads;
   std::optional<NormLayer> encoder_norm, decoder_norm;  // pre-norm models
 };
 

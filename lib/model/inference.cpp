@@ -110,7 +110,7 @@ Inference::Inference(Model& model, kernels::PackedType type) : model_(model) {
   for (std::vector<Block>* blocks : {&model.impl().encoder, &model.impl().decoder}) {
     for (Block& block : *blocks) block.pack(type);
   }
-  head_ = kernels::pack_matrix(model.impl().head_weight->weight.t(), type);
+  head_ = kernels::pack_matrix(model.impl().heads.front().weight->weight.t(), type);
 }
 
 Inference::~Inference() {
@@ -121,16 +121,16 @@ Inference::~Inference() {
 
 const spec::Architecture& Inference::architecture() const noexcept { return model_.architecture(); }
 
-c10::Device Inference::device() const { return model_.impl().target.table->weight.device(); }
+c10::Device Inference::device() const { return model_.impl().targets.front().table->weight.device(); }
 
 Cache Inference::start() const {
   const at::InferenceMode inference;
   const Model::Impl& model = model_.impl();
   auto impl = std::make_unique<Cache::Impl>();
   const at::Tensor nothing =
-      at::empty({0, 2 * model.shape.kv_heads, model.shape.head_size}, model.target.table->weight.options());
+      at::empty({0, 2 * model.shape.kv_heads, model.shape.head_size}, model.targets.front().table->weight.options());
   impl->self.layers.assign(model.decoder.size(), nothing);
-  if (model.source.table != nullptr) impl->source.layers.assign(model.decoder.size(), nothing);
+  if (!model.sources.empty()) impl->source.layers.assign(model.decoder.size(), nothing);
   return Cache(std::move(impl));
 }
 
@@ -138,7 +138,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
   Cache::Impl& impl = cache.impl();
-  const bool has_source = model.source.table != nullptr;
+  const bool has_source = !model.sources.empty();
   const std::int64_t count = ids.size(0), width = ids.size(1);
   // Which positions of the padded rows count, and where their keys and values go.
   at::Tensor on_host = lengths.cpu().contiguous(), prompts;
@@ -167,7 +167,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
     layer.index_copy_(0, to, keys_values.index_select(0, from));
   };
   if (!has_source) {
-    at::Tensor x = model.embed(model.target, ids, {}, 0);
+    at::Tensor x = model.embed(model.targets.front(), ids, {}, 0);
     for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
       at::Tensor keys_values;
       std::tie(x, keys_values) = model.decoder[layer].read(x, prompts);
@@ -179,7 +179,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
   Inputs inputs;
   inputs.source = ids;
   inputs.source_lengths = lengths;
-  State state = model.embed_visit(true, 0, {}, inputs, pass);
+  State state = model.embed_visit(model.sources.front(), true, 0, {}, inputs, pass);
   for (const Block& block : model.encoder) state.x = block.forward(state.x, {}, inputs, pass);
   at::Tensor memory = state.x;
   if (model.encoder_norm)
@@ -192,7 +192,7 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
   Cache::Impl& impl = cache.impl();
-  const bool has_source = model.source.table != nullptr;
+  const bool has_source = !model.sources.empty();
   ARGOSY_CHECK(ids.size(0) == cache.rows(), "{} rows of ids, {} in the cache", ids.size(0), cache.rows());
   const Places places = impl.take_self(impl.rows.size());
   for (std::size_t row = 0; row < impl.rows.size(); ++row) impl.rows[row].self.push_back(places[row]);
@@ -204,7 +204,8 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
   }
   const at::Tensor positions = (lengths - 1).unsqueeze(1);
   const std::int64_t most = self.size(1);
-  at::Tensor x = model.embed(model.target, ids.unsqueeze(1), positions, std::max<std::int64_t>(0, most - 1)).squeeze(1);
+  at::Tensor x =
+      model.embed(model.targets.front(), ids.unsqueeze(1), positions, std::max<std::int64_t>(0, most - 1)).squeeze(1);
   const kernels::OptionalTensor bias =
       model.decoder.empty() || most == 0 ? std::nullopt : model.decoder.front().position_bias(1, most);
   for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
@@ -247,9 +248,9 @@ at::Tensor Inference::logits(const at::Tensor& outputs) {
   const Model::Impl& model = model_.impl();
   const double scale = model.shape.output_scale();
   const at::Tensor x = scale != 1 ? outputs * scale : outputs;
+  const Parameter* const bias = model.heads.front().bias;
   const at::Tensor logits = at::empty({x.size(0), head_.columns}, x.options().dtype(at::kFloat));
-  kernels::gemm(x, head_, logits,
-                {.bias = model.head_bias != nullptr ? optional(model.head_bias->weight) : std::nullopt});
+  kernels::gemm(x, head_, logits, {.bias = bias != nullptr ? optional(bias->weight) : std::nullopt});
   const spec::Vocabulary& vocabulary = model.shape.vocabulary;
   logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);
   return logits;

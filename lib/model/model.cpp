@@ -101,23 +101,27 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
   const bool translation = shape.type == ModelType::encoder_decoder, pre = shape.norm_position == NormPosition::pre;
   encoder.reserve(spec.visits.size());  // visits refer to their blocks
   decoder.reserve(spec.visits.size());
+  sources.reserve(spec.visits.size());
+  targets.reserve(spec.visits.size());
   for (const spec::Visit& visit : spec.visits) {
     const VisitParameters parameters(units, visit);
     const std::int64_t site = std::ssize(visits);
     const auto add_visit = [&](auto forward) { visits.push_back({visit, std::move(forward)}); };
-    const auto add_embedding = [&](Embedding& embedding, Role table, bool is_encoder) {
-      embedding.table = parameters.find(table);
+    const auto add_embedding = [&](std::vector<Embedding>& embeddings, Role table, bool is_encoder) {
+      Embedding& embedding = embeddings.emplace_back(Embedding{.table = parameters.find(table)});
       const Position position = shape.position(is_encoder);
       if (position == Position::learned)
         embedding.positions =
             &parameters.at(fmt::format("{}/position_encodings/encodings", is_encoder ? "encoder" : "decoder"));
       if (position == Position::sinusoidal || position == Position::sinusoidal_fairseq) {
-        const bool like_source = source.sinusoids.defined() && shape.encoder_position == position;
-        embedding.sinusoids =
-            like_source ? source.sinusoids : kernels::sinusoids(shape.max_positions, shape.width, position);
+        const bool like_source = !sources.empty() && shape.encoder_position == position;
+        const Embedding& first = like_source ? sources.front() : embeddings.front();  // all have the same
+        embedding.sinusoids = first.sinusoids.defined()
+                                  ? first.sinusoids
+                                  : kernels::sinusoids(shape.max_positions, shape.width, position);
       }
-      add_visit([=, this](const State& state, const Inputs& inputs, Pass& pass) {
-        return embed_visit(is_encoder, site, state, inputs, pass);
+      add_visit([=, this, &embedding](const State& state, const Inputs& inputs, Pass& pass) {
+        return embed_visit(embedding, is_encoder, site, state, inputs, pass);
       });
     };
     const auto add_block = [&](std::vector<Block>& blocks, bool is_encoder) {
@@ -129,24 +133,25 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     };
     switch (visit.kind) {
       case VisitKind::source:
-        add_embedding(source, shape.tie_inputs ? Role::target_embedding : Role::source_embedding, true);
+        add_embedding(sources, shape.tie_inputs ? Role::target_embedding : Role::source_embedding, true);
         break;
       case VisitKind::encoder_block:
         add_block(encoder, true);
         break;
       case VisitKind::target:
         if (translation && pre) encoder_norm.emplace(parameters, "encoder/layer_norm", shape);
-        add_embedding(target, Role::target_embedding, false);
+        add_embedding(targets, Role::target_embedding, false);
         break;
       case VisitKind::decoder_block:
         add_block(decoder, false);
         break;
       case VisitKind::head:
-        head_weight = parameters.find(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);
-        head_bias = parameters.find(Role::head_bias);
+        heads.push_back({.weight = parameters.find(shape.tie_embeddings ? Role::target_embedding : Role::head_weight),
+                         .bias = parameters.find(Role::head_bias)});
         if (pre) decoder_norm.emplace(parameters, "decoder/layer_norm", shape);
-        add_visit(
-            [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); });
+        add_visit([this, head = heads.back()](const State& state, const Inputs& inputs, Pass& pass) {
+          return head_visit(head, state, inputs, pass);
+        });
         break;
     }
   }
@@ -168,9 +173,8 @@ at::Tensor Model::Impl::embed(Embedding& embedding, const at::Tensor& ids, const
 }
 
 /// The visit that embeds the target also ends the encoder: it takes its output as x and leaves it, normed, as memory.
-State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& state, const Inputs& inputs,
-                               const Pass& pass) {
-  Embedding& embedding = is_encoder ? source : target;
+State Model::Impl::embed_visit(Embedding& embedding, bool is_encoder, std::int64_t site, const State& state,
+                               const Inputs& inputs, const Pass& pass) {
   const at::Tensor& ids = is_encoder ? inputs.source : inputs.target_in;
   const kernels::DropoutKey key{pass.seed, pass.step, pass.micro_batch, 4 * site};
   const double dropout = pass.training ? shape.dropout : 0;
@@ -197,36 +201,37 @@ State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& 
     }
   }
   if (!recording()) return result;  // also with no gradient bound: it may be by the time of the backward pass
-  Tensors outputs{result.x}, sources;
+  Tensors outputs{result.x}, inputs_of_visit;
   if (ends_encoder) {
     outputs.push_back(result.memory);
-    sources.push_back(state.x);
+    inputs_of_visit.push_back(state.x);
   }
-  attach(outputs, sources, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const GradientSlot dtable = gradients[0].defined() ? claim_gradient(*embedding.table) : GradientSlot{};
-    const GradientSlot dpositions = gradients[0].defined() && embedding.positions != nullptr
-                                        ? claim_gradient(*embedding.positions)
-                                        : GradientSlot{};
-    if (dtable.gradient.defined() || dpositions.gradient.defined()) {
-      at::Tensor dx = gradients[0];
-      if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
-      if (dtable.gradient.defined())
-        kernels::embedding_backward(dx, ids, shape.embedding_scale(), dtable.gradient, dtable.accumulate, skip_id);
-      if (dpositions.gradient.defined())
-        kernels::embedding_backward(
-            dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1,
-            dpositions.gradient, dpositions.accumulate, -1);
-    }
-    if (!ends_encoder) return {};
-    const at::Tensor& dmemory = gradients[1];
-    if (!encoder_norm || !dmemory.defined()) return {dmemory};
-    return {encoder_norm->backward(dmemory.reshape({-1, shape.width}), saved).view(dmemory.sizes())};
-  });
+  attach(
+      outputs, inputs_of_visit, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
+        const at::AutoDispatchBelowADInplaceOrView below_autograd;
+        const GradientSlot dtable = gradients[0].defined() ? claim_gradient(*embedding.table) : GradientSlot{};
+        const GradientSlot dpositions = gradients[0].defined() && embedding.positions != nullptr
+                                            ? claim_gradient(*embedding.positions)
+                                            : GradientSlot{};
+        if (dtable.gradient.defined() || dpositions.gradient.defined()) {
+          at::Tensor dx = gradients[0];
+          if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
+          if (dtable.gradient.defined())
+            kernels::embedding_backward(dx, ids, shape.embedding_scale(), dtable.gradient, dtable.accumulate, skip_id);
+          if (dpositions.gradient.defined())
+            kernels::embedding_backward(
+                dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1,
+                dpositions.gradient, dpositions.accumulate, -1);
+        }
+        if (!ends_encoder) return {};
+        const at::Tensor& dmemory = gradients[1];
+        if (!encoder_norm || !dmemory.defined()) return {dmemory};
+        return {encoder_norm->backward(dmemory.reshape({-1, shape.width}), saved).view(dmemory.sizes())};
+      });
   return result;
 }
 
-State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pass) {
+State Model::Impl::head_visit(const Head& head, const State& state, const Inputs& inputs, Pass& pass) {
   const bool record = recording();
   NormLayer::Saved saved;
   at::Tensor loss, dh;
@@ -240,18 +245,18 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
     if (record) {
       dh = at::empty_like(h);
       gradients.dh = dh;
-      if (const auto [gradient, accumulate] = claim_gradient(*head_weight); gradient.defined()) {
+      if (const auto [gradient, accumulate] = claim_gradient(*head.weight); gradient.defined()) {
         gradients.dweight = gradient;
         gradients.accumulate_weight = accumulate;
       }
-      if (const GradientSlot slot = head_bias != nullptr ? claim_gradient(*head_bias) : GradientSlot{};
+      if (const GradientSlot slot = head.bias != nullptr ? claim_gradient(*head.bias) : GradientSlot{};
           slot.gradient.defined()) {
         gradients.dbias = slot.gradient;
         gradients.accumulate_bias = slot.accumulate;
       }
     }
-    const at::Tensor sums = kernels::head_loss(h, head_weight->weight,
-                                               head_bias != nullptr ? OptionalTensor(head_bias->weight) : std::nullopt,
+    const at::Tensor sums = kernels::head_loss(h, head.weight->weight,
+                                               head.bias != nullptr ? OptionalTensor(head.bias->weight) : std::nullopt,
                                                inputs.target_labels.reshape({-1}),
                                                {.label_smoothing = pass.loss.label_smoothing,
                                                 .z = pass.loss.z,

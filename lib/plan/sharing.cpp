@@ -48,9 +48,20 @@ void validate_placement(const RunConfig& config, const std::vector<data::CorpusC
 /// How stacks are shared.
 std::set<spec::Share> shares_of(const spec::ModelConfig& model) {
   std::set<spec::Share> shares;
-  for (const spec::SideConfig* side : {&model.encoder, &model.decoder})
+  for (const spec::SideConfig* side : {&model.encoder, &model.decoder}) {
+    if (side->stacks.empty()) shares.insert(spec::Share::all);
     for (const spec::StackConfig& stack : side->stacks) shares.insert(stack.share);
+  }
   return shares;
+}
+
+/// Whether some parameters belong to all tasks.
+bool has_shared_part(const spec::ModelConfig& model) {
+  const auto is = [&](spec::Position position) {
+    return model.encoder.position == position || model.decoder.position == position;
+  };
+  return model.embeddings.share == spec::EmbeddingShare::all || shares_of(model).contains(spec::Share::all) ||
+         model.norm_position == spec::NormPosition::pre || is(spec::Position::learned) || is(spec::Position::t5);
 }
 
 }  // namespace
@@ -62,13 +73,16 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
   problems.require(config.groups.empty() || by_source || by_target, "/groups",
                    "absent, since no stack has share source_group or target_group", "groups");
   problems.require(config.loss.normalise == LossNormalisation::step || !spec::is_plain(config.model), "/loss/normalise",
-                   "step, since no stack has a share other than all", "component");
+                   "step, since all tasks share all of the model", "component");
   problems.require(config.placement.is_everywhere() || !spec::is_plain(config.model), "/placement",
-                   "everywhere, since no stack has a share other than all", config.placement.text());
+                   "everywhere, since all tasks share all of the model", config.placement.text());
+  problems.require(config.placement.is_everywhere() || has_shared_part(config.model), "/placement",
+                   "everywhere, since all tasks share no part of the model", config.placement.text(),
+                   "set model.norm_position to pre, whose last norms all tasks share");
   if (spec::is_plain(config.model) || is_language_model(config)) return;
-  problems.require(!config.lora, "/lora", "absent, since the model has stacks that only some tasks share", "adapters",
+  problems.require(!config.lora, "/lora", "absent, since the model has parts that only some tasks share", "adapters",
                    "export the model of one task, and train its adapters");
-  problems.require(!config.data.split, "/data/split", "absent, since the model has stacks that only some tasks share",
+  problems.require(!config.data.split, "/data/split", "absent, since the model has parts that only some tasks share",
                    "a split", "set validation.sets, each with its corpus");
   std::vector<data::CorpusConfig> corpora;
   {
@@ -82,7 +96,7 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
   for (const data::CorpusConfig& corpus : corpora) {
     const config::Problems::Scope scope(problems, fmt::format("data/corpora/{}", &corpus - corpora.data()));
     problems.require(corpus.languages.size() == 2, "/languages",
-                     "two codes, since the model has stacks that only some tasks share",
+                     "two codes, since the model has parts that only some tasks share",
                      fmt::format("{} in corpus {}", corpus.languages.size(), corpus.name));
     problems.require(std::ranges::all_of(corpus.languages, spec::is_name), "/languages",
                      fmt::format("codes of {}, since components have their names", spec::name_rule),
@@ -105,7 +119,7 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
                    fmt::format("none for {}", fmt::join(lacking, ", ")));
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i)
     problems.require(config.validation.sets[i].corpus.has_value(), fmt::format("/validation/sets/{}/corpus", i),
-                     "the name of the corpus that the set is for, since it decides which stacks are used", "none");
+                     "the name of the corpus that the set is for, since it decides which parts are used", "none");
 }
 
 spec::Sharing sharing_of(const RunConfig& config) {
@@ -157,7 +171,7 @@ std::string text_of_ranks(const std::vector<int>& ranks) {
 }
 
 std::vector<std::string> task_lines(const spec::ModelSpec& spec, const Placement& placement) {
-  if (spec.sharing.tasks.empty()) return {"the model has no stacks that only some tasks share"};
+  if (spec.sharing.tasks.empty()) return {"the model has no parts that only some tasks share"};
   std::vector<std::string> lines{
       fmt::format("{} tasks, {} components, {}", spec.sharing.tasks.size(), spec.components.size(),
                   placement.is_everywhere() ? "all on every rank" : "each on some of the ranks"),

@@ -238,7 +238,7 @@ class Planner {
     if (what.own) compute_own(what, buffer);
     if (!what.own && buffer != none && !is_waited_for_[unit]) {  // it is gathered again for each use
       unneeded_[static_cast<std::size_t>(buffer)] = gathered_[unit];
-      is_waited_for_[unit] = true;
+      is_waited_for_[unit] = !reuses_;
     }
     if (turn_of(unit) != none && !reuses_) holds_[static_cast<std::size_t>(turn_of(unit))] = none;
     if (what.kind != OpKind::backward) return;
@@ -252,7 +252,8 @@ class Planner {
   }
   void compute_own(const Compute& what, int buffer) {
     const std::size_t unit = own_unit(what);
-    const bool is_loss = static_cast<std::size_t>(what.visit) + 1 == shape_.visit_units.size();
+    const std::size_t route = slots_[static_cast<std::size_t>(what.micro_batch)].own.value();
+    const bool is_loss = static_cast<std::size_t>(what.visit) == routes_[route].back();
     const bool writes_gradients = what.kind == OpKind::backward || (is_loss && trains_);
     Op op{.kind = what.kind,
           .visit = what.visit,

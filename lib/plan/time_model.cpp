@@ -223,7 +223,7 @@ std::vector<VisitTime> visit_times(const spec::ModelSpec& spec, const MicroBatch
     const double seconds =
         operations(work) * (work.of_source ? batch.source_positions : batch.target_positions) / gpu.gemm_flops;
     VisitTime& visit = visits[work.visit];
-    if (work.visit + 1 == visits.size()) {
+    if (spec.visits[work.visit].kind == spec::VisitKind::head) {
       visit.forward_s += seconds;
     } else if (work.products > 0) {
       visit.forward_s += seconds / 3;

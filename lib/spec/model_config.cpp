@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -61,6 +62,12 @@ constexpr std::array scaling_texts{
     config::KeyText{"original_max_positions", "positions that the model was first trained on"},
 };
 
+constexpr std::array embeddings_texts{
+    config::KeyText{"share",
+                    "all: all tasks share them; language: each language of the tasks has its own, for texts that are "
+                    "read and written"},
+};
+
 constexpr std::array model_texts{
     config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
     config::KeyText{"preset",
@@ -103,11 +110,14 @@ constexpr std::array model_texts{
     config::KeyText{"qkv_bias",
                     "biases of queries, keys and values even if model.bias is false (Qwen2); default false"},
     config::KeyText{"output_bias", "bias of the output; default: as model.bias (M2M-100: false)"},
-    config::KeyText{"tie_embeddings",
-                    "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{
+        "tie_embeddings",
+        "one matrix for embeddings of the target and output; default true for encoder_decoder, false for decoder"},
     config::KeyText{"tie_inputs",
                     "one matrix for the embeddings of source and target, whatever the output has (T5 v1.1: true with "
-                    "tie_embeddings false); default: as tie_embeddings"},
+                    "tie_embeddings false; false with tie_embeddings true: the source alone has its own); default: as "
+                    "tie_embeddings"},
+    config::KeyText{"embeddings", "which tasks share the embeddings and the output matrix"},
     config::KeyText{"embedding_scale",
                     "embeddings are multiplied by the root of model.width; default true for encoder_decoder, false for "
                     "decoder and T5"},
@@ -136,6 +146,7 @@ std::string text_of(const std::optional<std::int64_t>& value) { return value ? s
 }  // namespace
 
 std::span<const config::KeyText> key_texts(const SideConfig&) { return side_texts; }
+std::span<const config::KeyText> key_texts(const EmbeddingsConfig&) { return embeddings_texts; }
 std::span<const config::KeyText> key_texts(const TokenIds&) { return ids_texts; }
 std::span<const config::KeyText> key_texts(const RopeScaling&) { return scaling_texts; }
 std::span<const config::KeyText> key_texts(const ModelConfig&) { return model_texts; }
@@ -202,10 +213,9 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(base.type == config.type, "/preset",
                    "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
                    "one of the other type");
-  const bool tied = config.tie_embeddings.value_or(config.type == ModelType::encoder_decoder);
-  problems.require(config.tie_inputs.value_or(tied) || !tied, "/tie_inputs", "true, since model.tie_embeddings is true",
-                   "false");
   if (config.type == ModelType::decoder) {
+    problems.require(config.embeddings.share == EmbeddingShare::all, "/embeddings/share",
+                     "all, since model.type is decoder", "language");
     problems.require(config.decoder.stacks.empty(), "/decoder/stacks", "absent, since model.type is decoder", "a list",
                      "use model.decoder.layers");
     problems.require(config.encoder.stacks.empty(), "/encoder/stacks", "absent, since model.type is decoder", "a list");
@@ -289,15 +299,19 @@ bool is_t5(const ModelConfig& config) {
 
 }  // namespace
 
-bool is_plain(const Architecture& shape) { return share_all(shape.encoder_stacks) && share_all(shape.decoder_stacks); }
+bool is_plain(const Architecture& shape) {
+  return share_all(shape.encoder_stacks) && share_all(shape.decoder_stacks) && !shape.embeddings_by_language;
+}
 
 bool is_plain(const ModelConfig& config) {
-  return share_all(config.encoder.stacks) && share_all(config.decoder.stacks);
+  return share_all(config.encoder.stacks) && share_all(config.decoder.stacks) &&
+         config.embeddings.share == EmbeddingShare::all;
 }
 
 Architecture as_plain(Architecture shape) {
   shape.encoder_stacks.clear();
   shape.decoder_stacks.clear();
+  if (std::exchange(shape.embeddings_by_language, false)) shape.tie_inputs = false;
   return shape;
 }
 
@@ -306,6 +320,7 @@ ModelConfig as_plain(ModelConfig config) {
     if (!side->stacks.empty()) side->layers = layers_of(side->stacks);
     side->stacks.clear();
   }
+  if (std::exchange(config.embeddings, {}).share == EmbeddingShare::language) config.tie_inputs = false;
   return config;
 }
 
@@ -405,6 +420,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.output_bias = config.output_bias.value_or(shape.bias);
   shape.tie_embeddings = config.tie_embeddings.value_or(translation);
   shape.tie_inputs = config.tie_inputs.value_or(shape.tie_embeddings);
+  shape.embeddings_by_language = config.embeddings.share == EmbeddingShare::language;
   shape.scales_embeddings = config.embedding_scale.value_or(translation && shape.vocabulary.layout != TokenLayout::t5);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
   shape.neftune_alpha = config.neftune_alpha;

@@ -41,6 +41,17 @@ BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, mt_big, lm_tiny, l
 inline constexpr std::int64_t most_size = 1 << 24, most_layers = 1 << 12;
 inline constexpr double most_parameters = 0x1p48;
 
+/// all: tasks share the matrices by id. language: each language has its own.
+enum class EmbeddingShare { all, language };
+BOOST_DESCRIBE_ENUM(EmbeddingShare, all, language)
+
+struct EmbeddingsConfig {
+  EmbeddingShare share = EmbeddingShare::all;
+  bool operator==(const EmbeddingsConfig&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(EmbeddingsConfig, (), (share))
+std::span<const config::KeyText> key_texts(const EmbeddingsConfig&);
+
 struct SideConfig {
   std::optional<std::int64_t> layers;
   std::optional<Position> position;
@@ -79,6 +90,7 @@ struct ModelConfig {
   std::optional<bool> output_bias;  // of the output; default: as `bias`
   std::optional<bool> tie_embeddings;
   std::optional<bool> tie_inputs;  // default: as tie_embeddings
+  EmbeddingsConfig embeddings;
   std::optional<bool> embedding_scale;
   std::optional<double> dropout;  // 0 LM, 0.1 MT: residual branches and embeddings
   double neftune_alpha = 0;       // noise on embeddings in training
@@ -88,7 +100,7 @@ struct ModelConfig {
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
                       (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window, prefix_lm,
                        vocab_multiple, rope_theta, rope_scaling, max_positions, position_shift_max, norm, norm_epsilon,
-                       norm_position, activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs,
+                       norm_position, activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs, embeddings,
                        embedding_scale, dropout, neftune_alpha, encoder, decoder, allow_encoder_without_positions))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
@@ -117,8 +129,9 @@ struct Architecture {
   Activation activation = Activation::relu;
   Position encoder_position = Position::sinusoidal, decoder_position = Position::sinusoidal;
   bool bias = true, qkv_bias = false, output_bias = true, scales_embeddings = true;
-  bool tie_embeddings = true;  // source, target and output
+  bool tie_embeddings = true;  // target and output
   bool tie_inputs = true;      // source and target
+  bool embeddings_by_language = false;
   double dropout = 0.0, neftune_alpha = 0.0;
 
   [[nodiscard]] Position position(bool encoder) const noexcept { return encoder ? encoder_position : decoder_position; }

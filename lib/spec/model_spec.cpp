@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/error.hpp"
 #include "spec/positions.hpp"
@@ -56,9 +57,9 @@ class Parameters {
     add(side + "/layer_0/self_attention/relative_attention_bias", {relative_buckets, is_.heads}, Role::relative_bias,
         {.deviation = by_width()});
   }
-  void head_bias() {
+  void head_bias(const std::string& name = "decoder/projection/bias") {
     if (!is_.output_bias) return;
-    add("decoder/projection/bias", {is_.vocabulary.rows}, Role::head_bias, {.dead_from = is_.vocabulary.pieces});
+    add(name, {is_.vocabulary.rows}, Role::head_bias, {.dead_from = is_.vocabulary.pieces});
   }
   void block(const std::string& layer, bool is_decoder) {
     const bool cross = is_decoder && is_.type == ModelType::encoder_decoder;
@@ -141,18 +142,57 @@ std::size_t component_named(std::vector<Component>& components, const std::strin
   return static_cast<std::size_t>(known - components.begin());
 }
 
-void find_routes(ModelSpec& spec) {
-  std::vector<std::vector<std::size_t>> visits(spec.components.size());  // by component
-  for (std::size_t v = 0; v < spec.visits.size(); ++v)
-    visits[spec.units[spec.visits[v].units.front()].component].push_back(v);
+using Names = std::vector<std::string>;
+
+/// Embeddings by language. What a task passes in the place of the visits `source`, `target` and `head`.
+const std::string& language_of(VisitKind kind, const Task& task) {
+  return kind == VisitKind::source ? task.source : task.target;
+}
+
+/// The component that has its matrix.
+std::string table_name(const Architecture& is, VisitKind kind, const Task& task) {
+  const char* const name = kind == VisitKind::head && !is.tie_embeddings ? "output"
+                           : is.tie_inputs                               ? "embeddings"
+                           : kind == VisitKind::source                   ? "source_embeddings"
+                                                                         : "target_embeddings";
+  return fmt::format("{}.{}", name, language_of(kind, task));
+}
+
+constexpr VisitKind kinds_by_language[] = {VisitKind::source, VisitKind::target, VisitKind::head};
+
+/// The names of tasks by the component that has one of their matrices.
+std::map<std::string, Names> users_of_tables(const Architecture& is, const Sharing& sharing) {
+  std::map<std::string, Names> users;
+  for (const Task& task : sharing.tasks) {
+    for (const VisitKind kind : kinds_by_language) {
+      Names& tasks = users[table_name(is, kind, task)];
+      if (tasks.empty() || tasks.back() != task.name) tasks.push_back(task.name);
+    }
+  }
+  return users;
+}
+
+/// Puts a unit that all tasks share first, if there is one: all ranks have it under any placement.
+void begin_with_shared(ModelSpec& spec) {
+  const auto found = std::ranges::find(spec.units, std::size_t{0}, &Unit::component);
+  if (found == spec.units.end()) return;
+  const auto place = static_cast<std::size_t>(found - spec.units.begin());
+  std::rotate(spec.units.begin(), found, found + 1);
+  for (Visit& visit : spec.visits)
+    for (std::size_t& unit : visit.units) unit = unit == place ? 0 : unit < place ? unit + 1 : unit;
+}
+
+/// users: of each visit, the tasks that pass it; none: all pass it.
+void find_routes(ModelSpec& spec, const std::vector<Names>& users) {
+  std::vector<std::size_t> of_all;
   std::map<std::string_view, std::vector<std::size_t>> route_of;
-  for (std::size_t component = 1; component < spec.components.size(); ++component) {
-    for (const std::string& task : spec.components[component].tasks)
-      route_of[task].insert(route_of[task].end(), visits[component].begin(), visits[component].end());
+  for (std::size_t v = 0; v < spec.visits.size(); ++v) {
+    if (users[v].empty()) of_all.push_back(v);
+    for (const std::string& task : users[v]) route_of[task].push_back(v);
   }
   std::map<std::vector<std::size_t>, std::size_t> known;
   const auto add = [&](std::vector<std::size_t> route) {
-    route.insert(route.end(), visits.front().begin(), visits.front().end());
+    route.insert(route.end(), of_all.begin(), of_all.end());
     std::ranges::sort(route);
     const auto [found, is_new] = known.emplace(route, spec.routes.size());
     if (is_new) spec.routes.push_back(std::move(route));
@@ -166,9 +206,18 @@ void find_routes(ModelSpec& spec) {
 RouteModel part_of(const ModelSpec& whole, const std::vector<std::size_t>& visits) {
   RouteModel model{.spec = as_plain(whole.architecture), .stored = {}};
   for (std::size_t v = 0; const Visit& visit : model.spec.visits) {
-    const std::string& prefix = whole.visits[visits[v++]].prefix;
+    const Visit& of_whole = whole.visits[visits[v++]];
+    const std::string& prefix = of_whole.prefix;
     for (const std::size_t unit : visit.units) {
       for (const Parameter& parameter : model.spec.units[unit].parameters) {
+        if (whole.architecture.embeddings_by_language && parameter.is_by_id()) {
+          const bool is_input = parameter.role == Role::source_embedding && whole.architecture.tie_inputs;
+          const auto& own = whole.units[of_whole.units.front()].parameters;
+          const auto found =
+              std::ranges::find(own, is_input ? Role::target_embedding : parameter.role, &Parameter::role);
+          if (found != own.end()) model.stored.emplace(parameter.name, found->name);
+          continue;
+        }
         const bool is_of_block = !visit.prefix.empty() && parameter.name.starts_with(visit.prefix + "/");
         const std::string name = is_of_block && unit == visit.units.front()
                                      ? prefix + parameter.name.substr(visit.prefix.size())
@@ -189,8 +238,10 @@ bool Parameter::is_by_id() const noexcept {
 
 bool is_of(const Parameter& parameter, std::string_view name) {
   constexpr std::string_view shared = ".all";
-  if (parameter.is_by_id() || name == "embeddings") return parameter.is_by_id() && name == "embeddings";
   const std::string_view own = std::string_view(parameter.name).substr(0, parameter.name.find('/'));
+  const bool by_language = own.find('.') != std::string_view::npos;
+  if (parameter.is_by_id()) return name == "embeddings" || (by_language && own == name);
+  if (name == "embeddings") return false;
   if (name.ends_with(shared)) return own == name.substr(0, name.size() - shared.size());
   return own == name || (name.find('.') == std::string_view::npos && own.starts_with(std::string(name) + "."));
 }
@@ -202,7 +253,18 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     list.head_bias();
     if (pre) list.norm("decoder/layer_norm");
   };
-  const bool one_input = translation && of.tie_inputs;
+  const bool one_input = translation && of.tie_inputs, by_language = of.embeddings_by_language;
+  std::vector<Names> users;  // of visits
+  const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0,
+                             Names tasks = {}) {
+    visits.push_back({.name = std::move(name),
+                      .kind = kind,
+                      .layer = layer,
+                      .units = {unit},
+                      .reads_memory = translation && kind == VisitKind::decoder_block,
+                      .writes_memory = translation && kind == VisitKind::target});
+    users.push_back(std::move(tasks));
+  };
   const auto target_unit = [&] {
     list.by_id("decoder/embeddings/weight", Role::target_embedding);
     if (one_input) list.positions(true);
@@ -211,13 +273,41 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     if (of.tie_embeddings) head_parameters();
     units.push_back({translation && !one_input ? "target_embedding" : "embedding", list.take()});
   };
-  const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0) {
-    visits.push_back({.name = std::move(name),
-                      .kind = kind,
-                      .layer = layer,
-                      .units = {unit},
-                      .reads_memory = translation && kind == VisitKind::decoder_block,
-                      .writes_memory = translation && kind == VisitKind::target});
+  const auto shared_unit = [&] {
+    list.positions(true);
+    list.positions(false);
+    if (pre) {
+      list.norm("encoder/layer_norm");
+      list.norm("decoder/layer_norm");
+    }
+    if (std::vector<Parameter> parameters = list.take(); !parameters.empty())
+      units.push_back({"shared", std::move(parameters)});
+  };
+  const auto add_tables = [&](VisitKind kind) {
+    std::map<std::string, Names> tasks_of = users_of_tables(of, sharing);
+    for (const Task& task : sharing.tasks) {
+      const std::string name = table_name(of, kind, task);
+      if (std::ranges::find(units, name, &Unit::name) != units.end()) continue;
+      const bool is_head = kind == VisitKind::head;
+      list.by_id(name + "/weight", is_head                                       ? Role::head_weight
+                                   : kind == VisitKind::source && !of.tie_inputs ? Role::source_embedding
+                                                                                 : Role::target_embedding);
+      if (is_head || (of.tie_embeddings && (one_input || kind == VisitKind::target))) list.head_bias(name + "/bias");
+      units.push_back(
+          {.name = name, .parameters = list.take(), .component = component_named(components, name, tasks_of.at(name))});
+    }
+  };
+  const auto add_visits_by_language = [&](const char* name, VisitKind kind) {
+    std::map<std::string, std::size_t> known;  // by language
+    for (const Task& task : sharing.tasks) {
+      const auto [place, is_new] = known.emplace(language_of(kind, task), visits.size());
+      if (is_new) {
+        const auto unit = std::ranges::find(units, table_name(of, kind, task), &Unit::name);
+        add_visit(fmt::format("{}.{}", name, place->first), kind, static_cast<std::size_t>(unit - units.begin()));
+        if (units.front().name == "shared") visits.back().units.push_back(0);
+      }
+      users[place->second].push_back(task.name);
+    }
   };
   const auto add_blocks = [&](const std::string& side, VisitKind kind, std::vector<StackConfig> stacks,
                               std::int64_t layers) {
@@ -239,7 +329,7 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
                            .parameters = list.take(),
                            .is_block = true,
                            .component = component});
-          add_visit(units.back().name, kind, units.size() - 1, i);
+          add_visit(units.back().name, kind, units.size() - 1, i, tasks);
           visits.back().prefix = prefix;
           if (shares) visits.back().units.push_back(shared);
         }
@@ -250,26 +340,38 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
   components.push_back({.name = "all", .tasks = {}});
   for (const Task& task : sharing.tasks) components.front().tasks.push_back(task.name);
 
-  if (one_input || of.tie_embeddings) target_unit();
-  if (translation) {
-    if (!one_input) {
-      list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
-      list.positions(true);
-      units.push_back({"source_embedding", list.take()});
-    }
+  if (by_language) {
+    shared_unit();
+    add_tables(VisitKind::source);
+    if (one_input) add_tables(VisitKind::target);
+    add_visits_by_language("source", VisitKind::source);
+  } else if (one_input) {
+    target_unit();
     add_visit("source", VisitKind::source, 0);
-    add_blocks("encoder", VisitKind::encoder_block, of.encoder_stacks, of.encoder_layers);
+  } else if (translation) {
+    list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
+    list.positions(true);
+    units.push_back({"source_embedding", list.take()});
+    add_visit("source", VisitKind::source, 0);
   }
-  if (!one_input && !of.tie_embeddings) target_unit();
-  add_visit("target", VisitKind::target, one_input || of.tie_embeddings ? 0 : units.size() - 1);
+  if (translation) add_blocks("encoder", VisitKind::encoder_block, of.encoder_stacks, of.encoder_layers);
+  if (!one_input) by_language ? add_tables(VisitKind::target) : target_unit();
+  const std::size_t target = one_input ? 0 : units.size() - 1;  // of all languages
+  by_language ? add_visits_by_language("target", VisitKind::target) : add_visit("target", VisitKind::target, target);
   add_blocks("decoder", VisitKind::decoder_block, of.decoder_stacks, of.decoder_layers);
-  if (!of.tie_embeddings) {
+  if (by_language) {
+    if (!of.tie_embeddings) add_tables(VisitKind::head);
+    add_visits_by_language("head", VisitKind::head);
+  } else if (of.tie_embeddings) {
+    add_visit("head", VisitKind::head, target);
+  } else {
     list.by_id("decoder/projection/weight", Role::head_weight);
     head_parameters();
     units.push_back({"head", list.take()});
+    add_visit("head", VisitKind::head, units.size() - 1);
   }
-  add_visit("head", VisitKind::head, of.tie_embeddings ? 0 : units.size() - 1);
-  find_routes(*this);
+  begin_with_shared(*this);
+  find_routes(*this, users);
 }
 
 std::set<std::size_t> ModelSpec::components_on(std::size_t route) const {
@@ -321,6 +423,8 @@ RouteModel model_of_task(const ModelSpec& whole, const Task& task) {
         if (!name.empty()) wanted.emplace(std::pair{kind, layer}, name);
     }
   }
+  if (is.embeddings_by_language)
+    for (const VisitKind kind : kinds_by_language) wanted.emplace(std::pair{kind, 0}, table_name(is, kind, task));
   std::vector<std::size_t> visits;
   std::set<std::pair<VisitKind, std::int64_t>> found;
   for (std::size_t v = 0; v < whole.visits.size(); ++v) {
@@ -332,13 +436,15 @@ RouteModel model_of_task(const ModelSpec& whole, const Task& task) {
     found.insert({visit.kind, visit.layer});
   }
   const auto missing = std::ranges::find_if(wanted, [&](const auto& own) { return !found.contains(own.first); });
-  if (missing != wanted.end())
-    throw_claim(
-        Fault::usage,
-        fmt::format("the task {} needs the component {}, which the model does not have", task.name, missing->second),
-        "--task", "a task for which each stack has its component", task.name,
-        fmt::format("its tasks are {}", text_of(whole.sharing.tasks)));
-  return part_of(whole, visits);
+  if (missing == wanted.end()) return part_of(whole, visits);
+  const VisitKind kind = missing->first.first;
+  const std::string claim = std::ranges::count(kinds_by_language, kind) > 0
+                                ? fmt::format("the task {} {} {}, which no task of the model does", task.name,
+                                              kind == VisitKind::source ? "reads" : "writes", language_of(kind, task))
+                                : fmt::format("the task {} needs the component {}, which the model does not have",
+                                              task.name, missing->second);
+  throw_claim(Fault::usage, claim, "--task", "a task for which each stack has its component", task.name,
+              fmt::format("its tasks are {}", text_of(whole.sharing.tasks)));
 }
 
 std::vector<Matrix> Unit::matrices() const {

@@ -107,7 +107,8 @@ struct Visit {
 };
 
 /// Whether a parameter belongs to what goes by this name: "embeddings" (what has a row for each id), "encoder" or
-/// "decoder" (all else of a side), "encoder.fr" (a component), "encoder.all" (what all tasks share of a side).
+/// "decoder" (all else of a side), "encoder.fr", "embeddings.fr" (a component), "encoder.all" (what all tasks share of
+/// a side).
 [[nodiscard]] bool is_of(const Parameter& parameter, std::string_view name);
 
 /// What some of the tasks share: all blocks of a side that go by one name.
@@ -121,7 +122,9 @@ struct ModelSpec {
   Sharing sharing;
   /// In the order of the forward pass. Tied: one unit "embedding" holds the matrix, the head bias and the final norms;
   /// tied inputs: "embedding", "head"; untied: "source_embedding", "target_embedding", "head" (decoder-only:
-  /// "embedding", "head"). With T5's positions, the blocks of a side read its unit "<side>.relative_bias" as well.
+  /// "embedding", "head"). With embeddings by language these have a unit for each language, "embeddings.fr" and
+  /// "output.fr" (untied inputs: "source_embeddings.fr", "target_embeddings.fr"), and "shared" holds the final norms
+  /// and learned positions. With T5's positions, the blocks of a side read its unit "<side>.relative_bias" as well.
   std::vector<Unit> units;
   /// Of all tasks: in the order of the forward pass, and of one layer the components one after the other.
   std::vector<Visit> visits;

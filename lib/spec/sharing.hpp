@@ -9,7 +9,7 @@
 #include "config/config.hpp"
 
 /// Which tasks share which part of a modular model. A stack is a run of layers of one side; of each stack there are as
-/// many components as its rule (Share) makes, and a task has one of them.
+/// many components as its rule (Share) makes, and a task has one of them. Embeddings may be one for each language.
 namespace argosy::spec {
 
 /// all: one component for all tasks. source, target: one for each language that is read, or written. pair: one for each

@@ -48,6 +48,7 @@ TEST_F(ModularRun, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
       RunConfig config = this->config(fmt::format("{} {}", run, stage));
       config.sharding.zero_stage = stage;
       config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+      if (stage == 3) config.model.embeddings.share = spec::EmbeddingShare::language;
       return config;
     };
     EXPECT_EQ(train_run(config_of("whole")).exit, Exit::ok);
@@ -155,6 +156,38 @@ TEST_F(ModularRun, ALanguageIsAddedByTrainingItsComponentsAlone) {
   }
   EXPECT_GT(kept, 20);
   EXPECT_GT(added, 20);
+}
+
+TEST_F(ModularRun, ALanguageIsAddedWithItsOwnEmbeddings) {
+  const auto by_language = [&](const std::string& name) {
+    RunConfig config = this->config(name);
+    config.model.embeddings.share = spec::EmbeddingShare::language;
+    config.model.tie_embeddings = false;
+    config.model.tie_inputs = true;
+    return config;
+  };
+  EXPECT_EQ(train_run(by_language("old")).exit, Exit::ok);
+  RunConfig config = by_language("added");
+  config.data.corpora[0].languages = {"en", "xx"};
+  config.data.corpora[1].languages = {"xx", "en"};
+  const std::vector<std::string> kept{"embeddings.en", "output.en",  "encoder.all",
+                                      "decoder.all",   "encoder.en", "decoder.en"};
+  config.init_from =
+      plan::InitFrom{{{.from = (folder_ / "old/export/000000006").string(), .components = {kept}, .allow_new = true}}};
+  config.freeze = kept;
+  train::TrainOptions options;
+  options.open_model = [](comm::Context&, const std::string& name) {
+    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
+  };
+  EXPECT_EQ(train_run(config, options).exit, Exit::ok);
+  const checkpoint::Reader before{Files::system(), folder_ / "old/export/000000006"},
+      after{Files::system(), folder_ / "added/export/000000006"};
+  for (const char* name : {"embeddings.en/weight", "output.en/weight", "output.en/bias"})
+    EXPECT_EQ(after.read_parameter(name), before.read_parameter(name)) << name;
+  for (const char* name : {"embeddings.xx/weight", "output.xx/weight", "output.xx/bias"}) {
+    EXPECT_THROW((void)before.read_parameter(name), Error) << name;
+    EXPECT_THAT(after.read_parameter(name), testing::Contains(testing::Ne(0.0F))) << name;
+  }
 }
 
 TEST_F(ModularRun, FrozenComponentsKeepTheirBitsWhileOthersLearn) {

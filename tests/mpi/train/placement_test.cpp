@@ -17,7 +17,8 @@ class PlacedRun : public testing::Test {
   /// Twelve directions between four languages, two of which have the text of the others: encoder blocks by source and
   /// for all, decoder blocks by target.
   [[nodiscard]] RunConfig config(const std::string& name, const std::string& placement,
-                                 const std::vector<std::string>& set = {}) const {
+                                 const std::vector<std::string>& set = {},
+                                 spec::EmbeddingShare embeddings = spec::EmbeddingShare::all) const {
     RunConfig config = Material::get().config(folder_ / name, set);
     config.data.shards = (folder_ / "shards").string();
     const data::CorpusConfig verses = config.data.corpora[0];
@@ -40,6 +41,7 @@ class PlacedRun : public testing::Test {
         own.corpus = corpus.name;
       }
     }
+    config.model.embeddings.share = embeddings;
     config.model.encoder.layers.reset();
     config.model.decoder.layers.reset();
     config.model.encoder.stacks = {{.layers = 1, .share = Share::source}, {.layers = 1}};
@@ -78,8 +80,10 @@ TEST_F(PlacedRun, LearnsWhatRanksWithAllComponentsLearn) {
   for (const char* set : {"sharding.zero_stage=1", "sharding.zero_stage=3", "optimizer.type=adafactor"}) {
     SCOPED_TRACE(set);
     const std::vector<std::string> settings{set, "validation.metrics=[\"loss\", \"bleu\"]"};
+    const bool by_language = set == std::string_view("sharding.zero_stage=3");
     const auto run = [&](const std::string& name, const std::string& placement) {
-      const train::TrainReport report = train_run(config(name + set, placement, settings));
+      const train::TrainReport report = train_run(config(
+          name + set, placement, settings, by_language ? spec::EmbeddingShare::language : spec::EmbeddingShare::all));
       EXPECT_EQ(report.exit, Exit::ok);
       const boost::json::object memory = report.figures.at("memory").as_object();
       EXPECT_EQ(memory.at("state_bytes"), memory.at("planned_state_bytes")) << placement;
@@ -103,7 +107,7 @@ TEST_F(PlacedRun, LearnsWhatRanksWithAllComponentsLearn) {
 TEST_F(PlacedRun, ElasticSumsGiveTheBitsOfRanksWithAllComponents) {
   const std::vector<std::string> elastic{"sharding.reduction=elastic", "model.dropout=0.1"};
   const auto weights = [&](const std::string& name, const std::string& placement) {
-    EXPECT_EQ(train_run(config(name, placement, elastic)).exit, Exit::ok);
+    EXPECT_EQ(train_run(config(name, placement, elastic, spec::EmbeddingShare::language)).exit, Exit::ok);
     const checkpoint::Reader reader{Files::system(), folder_ / name / "export/000000006"};
     std::vector<std::vector<float>> all;
     for (const checkpoint::Reader::Parameter& parameter : reader.parameters())

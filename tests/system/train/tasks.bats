@@ -54,6 +54,27 @@ translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   [ "$status" -eq 1 ]
 }
 
+@test "with embeddings by language a task has those of its two languages, in every format" {
+  local own=(tasks.json --set run_dir=own --set model.embeddings.share=language) task=lo-up format
+  "$APPS/train" "${own[@]}" --print-tasks 2>&1 | grep -q 'embeddings.es  *[0-9]*  en-es, es-en'
+  on 2 "$APPS/train" "${own[@]}" 2>log
+  translated own/export/000000008 up --task "$task" >lines
+  run cmp -s lines <(translated "$ckpt" up --task "$task")
+  [ "$status" -eq 1 ]
+  for format in argosy hf ct2; do
+    "$APPS/export" own/export/000000008 --task "$task" --format "$format" --out "own-$format" --verify 2>log
+    translated "own-$format" up >same
+    cmp lines same
+  done
+  "$APPS/export" own-hf --format ct2 --out own-again 2>log
+  cmp own-ct2/model.bin own-again/model.bin
+  on 2 "$APPS/soup" own/checkpoints/000000004 own/export/000000008 --out own-soup 2>log
+  "$APPS/export" own-soup --task es-en --out own-es-en --verify 2>log
+  run translated own/export/000000008 en --task up-en
+  [ "$status" -eq 2 ]
+  grep -q 'the task up-en reads up, which no task of the model does; its tasks are' log
+}
+
 @test "a task that lacks a component is refused, as are no task and a task of a plain model" {
   run translated "$ckpt" en --task up-en
   [ "$status" -eq 2 ]

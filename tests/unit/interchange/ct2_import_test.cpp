@@ -101,6 +101,13 @@ TEST_F(Ct2Import, GivesBackOtherShapesOfTranslationModels) {
   EXPECT_FLOAT_EQ(static_cast<float>(got.rope_theta), 12345.678F);
 }
 
+TEST_F(Ct2Import, GivesBackASourceWithItsOwnEmbeddings) {
+  translation.tie_inputs = false;
+  const spec::Architecture got = round_trip(translation).spec.architecture;
+  EXPECT_TRUE(got.tie_embeddings);
+  EXPECT_FALSE(got.tie_inputs);
+}
+
 TEST_F(Ct2Import, GivesBackALanguageModel) {
   language.tie_embeddings = false;
   const model::StoredModel model = round_trip(language);
@@ -188,7 +195,7 @@ TEST_F(Ct2Import, ListsWhatIsMissingLeftOverOrOfAnotherShape) {
               testing::AllOf(HasSubstr("missing decoder/layer_0/ffn/linear_1/bias"),
                              HasSubstr("unexpected decoder/layer_0/ffn/odd"),
                              HasSubstr("encoder/layer_0/ffn/linear_1/bias of shape [2, 4] instead of [8]"),
-                             HasSubstr("encoder/embeddings_0/weight that is not decoder/embeddings/weight")));
+                             HasSubstr("missing encoder/embeddings_0/weight")));
 }
 
 TEST_F(Ct2Import, RefusesValuesThatArgosyDoesNotWrite) {

@@ -42,7 +42,8 @@ TEST(Formats, AreNamedForEveryModelTheyCanHoldAndForNoOther) {
   const std::function<void(spec::ModelConfig&)> of_neither[] = {
       [](auto& c) { c.encoder.position = spec::Position::alibi; }};
   const std::function<void(spec::ModelConfig&)> of_both[] = {
-      [](auto& c) { c.encoder.position = spec::Position::learned; },
+      [](auto& c) { c.encoder.position = spec::Position::learned; }, [](auto& c) { c.tie_inputs = false; },
+      [](auto& c) { c.tie_embeddings = c.tie_inputs = false; },
       [](auto& c) {
         c.norm = spec::Norm::rms_norm;
         c.norm_position = spec::NormPosition::pre;

@@ -67,7 +67,8 @@ class HfImport : public test::ExportFixture {
 };
 
 TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
-  spec::ModelConfig llama3 = llama, qwen2 = tied_llama;
+  spec::ModelConfig llama3 = llama, qwen2 = tied_llama, two_tables = translation, two_tables_pegasus = pegasus;
+  two_tables.tie_inputs = two_tables_pegasus.tie_inputs = false;
   spec::ModelConfig learned = pegasus, t5_1_1 = t5, own = llama, more = llama;
   learned.decoder.position = spec::Position::learned;
   t5_1_1.tie_embeddings = false;
@@ -80,7 +81,7 @@ TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
   llama3.norm_epsilon = 2e-6;
   qwen2.qkv_bias = true;
   for (const auto& config : {translation, pegasus, untied, untied_pegasus, language, llama, tied_llama, llama3, qwen2,
-                             learned, t5, t5_1_1, m2m, own, more}) {
+                             learned, t5, t5_1_1, m2m, own, more, two_tables, two_tables_pegasus}) {
     write("hf", config);
     const Path folder_of_theirs = out;
     const std::string weights = read("model.safetensors"), configuration = read("config.json");

@@ -92,6 +92,7 @@ const Case gradient_cases[] = {
     {"LearnedTied", tiny_with(Position::learned, Position::learned)},
     {"LearnedUntied",
      with(tiny_with(Position::learned, Position::learned), [](auto& s) { s.tie_embeddings = s.tie_inputs = false; })},
+    {"SourceUntied", with(tiny_translation(), [](auto& s) { s.tie_inputs = false; })},
     {"FairseqThenNone", tiny_with(Position::sinusoidal_fairseq, Position::none)},
     {"RopeThenT5", tiny_with(Position::rope, Position::t5)},
     {"T5ThenRope", tiny_with(Position::t5, Position::rope)},

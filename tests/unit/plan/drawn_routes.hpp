@@ -8,8 +8,8 @@
 
 namespace argosy::test {
 
-/// A drawn model of `tasks` tasks: a tied embedding (unit 0), and stacks of which each has components of its own
-/// blocks.
+/// A drawn model of `tasks` tasks: a tied embedding (unit 0), or one for each language next to a unit of all (unit 0),
+/// and stacks of which each has components of its own blocks.
 struct Drawn {
   plan::PlanShape shape;
   std::vector<std::vector<std::size_t>> route_of_slot;  // by slot and rank; past the routes: none
@@ -30,7 +30,21 @@ inline Drawn draw(std::uint64_t seed, int slots) {
     for (auto& route : shape.routes) route.push_back(shape.visit_units.size());
     shape.visit_units.push_back({unit});
   };
-  visit_of_all(0);
+  const std::size_t languages = below(2) == 0 ? 0 : 2 + below(2);
+  for (std::size_t language = 0; language < languages; ++language) {
+    shape.rotates.push_back(false);
+    shape.components.push_back(++component);
+  }
+  const auto embed = [&](bool source) {  // or the output
+    if (languages == 0) return visit_of_all(0);
+    for (std::size_t language = 0; language < languages; ++language) {
+      for (std::size_t task = 0; task < tasks; ++task)
+        if ((task + (source ? 0 : 1 + task / languages)) % languages == language)
+          shape.routes[task].push_back(shape.visit_units.size());
+      shape.visit_units.push_back({1 + language, 0});
+    }
+  };
+  embed(true);
   for (int side = 0; side < 2; ++side) {
     for (std::size_t stacks = 1 + below(2); stacks > 0; --stacks) {
       const std::size_t copies = 1 + below(tasks), layers = 1 + below(2);
@@ -47,7 +61,7 @@ inline Drawn draw(std::uint64_t seed, int slots) {
         }
       }
     }
-    visit_of_all(0);
+    embed(false);
   }
   drawn.ranks = 1 + static_cast<int>(below(4));
   drawn.route_of_slot.resize(static_cast<std::size_t>(slots));

@@ -164,7 +164,7 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("optimizer": {"ema": 1})", "optimizer.ema");
   refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
           "sharding.accumulation_order");
-  refused(R"("model": {"tie_inputs": false})", "model.tie_inputs");
+  refused(R"("model": {"type": "decoder", "embeddings": {"share": "language"}})", "model.embeddings.share");
   refused(R"("model": {"type": "decoder", "tie_inputs": false})", "model.tie_inputs");
   refused(R"("model": {"token_ids": {"eos": -1}})", "model.token_ids.eos");
   refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",

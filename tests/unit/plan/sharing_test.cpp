@@ -101,7 +101,7 @@ TEST(Sharing, KeysThatItDoesNotGoWithAreRefused) {
   EXPECT_THAT(refused_modular(by_language, "", R"(, "split": {"validation": 0.1})"),
               HasSubstr("data.split must be absent"));
   EXPECT_THAT(refused_modular(by_language, R"(, "validation": {"sets": [{"source": "a", "target": "b"}]})"),
-              HasSubstr("which stacks are used"));
+              HasSubstr("which parts are used"));
   EXPECT_THAT(refused_modular(R"("encoder": {"layers": 2, "stacks": [{"layers": 2}]}, "decoder": {"layers": 2})"),
               HasSubstr("absent, since stacks"));
   EXPECT_THAT(refused_modular(R"("type": "decoder", "decoder": {"stacks": [{"layers": 2}]})"), HasSubstr("stacks"));

@@ -101,6 +101,11 @@ TEST(ModelSpec, VisitsReadTheUnitsOfTheirMatrices) {
                                               "decoder.0", "decoder.1", "head"));
   for (std::size_t v = 0; const Visit& visit : ModelSpec(separate).visits) EXPECT_THAT(visit.units, ElementsAre(v++));
 
+  separate.tie_embeddings = true;
+  EXPECT_THAT(names_of(separate),
+              ElementsAre("source_embedding", "encoder.0", "encoder.1", "target_embedding", "decoder.0", "decoder.1"));
+  EXPECT_THAT(ModelSpec(separate).visits.back().units, ElementsAre(3)) << "the output is the matrix of the target";
+
   const ModelSpec language = small(ModelType::decoder);
   EXPECT_THAT(names_of(language), ElementsAre("embedding", "decoder.0", "decoder.1", "head"));
   for (const Visit& visit : language.visits) EXPECT_FALSE(visit.reads_memory || visit.writes_memory) << visit.name;

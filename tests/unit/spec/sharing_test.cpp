@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -190,6 +191,91 @@ TEST(Sharing, ManyDirectionsAreListedQuickly) {
   EXPECT_EQ(whole.components.size(), 241U);
   constexpr double far_above_s = 10;  // 0.1 s; a search through all tasks of a component for each visit takes 30 s
   EXPECT_LT(clock.monotonic_s() - begin_s, far_above_s);
+}
+
+/// With a matrix for each language, whose output has the same one or its own.
+ModelConfig by_language(bool tied, bool tied_inputs) {
+  ModelConfig config = config_of({{1, Share::all}}, {{1, Share::target}});
+  config.embeddings.share = EmbeddingShare::language;
+  config.tie_embeddings = tied;
+  config.tie_inputs = tied_inputs;
+  return config;
+}
+
+TEST(Sharing, EachLanguageMayHaveItsEmbeddings) {
+  const ModelSpec tied = spec_of(by_language(true, true), three);
+  EXPECT_THAT(names_of_components(tied), ElementsAre("all", "embeddings.en", "embeddings.fr", "embeddings.cs",
+                                                     "decoder.fr", "decoder.cs", "decoder.en"));
+  EXPECT_THAT(tied.components[1].tasks, ElementsAre("en-fr", "en-cs", "fr-en"));
+  EXPECT_THAT(tied.components[3].tasks, ElementsAre("en-cs"));
+  EXPECT_THAT(names_on_route(tied, "fr-en"),
+              ElementsAre("embeddings.fr", "encoder.0", "embeddings.en", "decoder.en.0", "embeddings.en"));
+  EXPECT_EQ(tied.units.front().component, 0U) << "all ranks have it";
+  EXPECT_EQ(tied.routes.size(), 3U);
+  const ModelSpec inputs = spec_of(by_language(false, true), three);
+  EXPECT_THAT(names_on_route(inputs, "en-fr"),
+              ElementsAre("embeddings.en", "encoder.0", "embeddings.fr", "decoder.fr.0", "output.fr"));
+  const ModelSpec outputs = spec_of(by_language(true, false), three);
+  EXPECT_THAT(names_on_route(outputs, "en-fr"), ElementsAre("source_embeddings.en", "encoder.0", "target_embeddings.fr",
+                                                            "decoder.fr.0", "target_embeddings.fr"));
+  const ModelSpec untied = spec_of(by_language(false, false), three);
+  EXPECT_THAT(names_on_route(untied, "en-fr"),
+              ElementsAre("source_embeddings.en", "encoder.0", "target_embeddings.fr", "decoder.fr.0", "output.fr"));
+}
+
+TEST(Sharing, WhatAllLanguagesUseIsSharedNextToTheirEmbeddings) {
+  ModelConfig config = by_language(true, true);
+  config.encoder.position = Position::learned;
+  config.norm_position = NormPosition::pre;
+  const ModelSpec spec = spec_of(config, three);
+  EXPECT_EQ(spec.units.front().name, "shared");
+  EXPECT_THAT(spec.units.front().parameters,
+              ElementsAre(testing::Field(&Parameter::name, "encoder/position_encodings/encodings"),
+                          testing::Field(&Parameter::name, "encoder/layer_norm/gamma"),
+                          testing::Field(&Parameter::name, "encoder/layer_norm/beta"),
+                          testing::Field(&Parameter::name, "decoder/layer_norm/gamma"),
+                          testing::Field(&Parameter::name, "decoder/layer_norm/beta")));
+  for (const Visit& visit : spec.visits) {
+    const bool embeds = visit.name.starts_with("source.") || visit.name.starts_with("target.");
+    EXPECT_EQ(visit.units.size(), embeds || visit.name.starts_with("head.") ? 2U : 1U) << visit.name;
+  }
+}
+
+TEST(Sharing, ATaskReadsOneLanguageAndWritesAnother) {
+  const ModelSpec whole = spec_of(by_language(true, true), three);
+  const RouteModel route = model_of_route(whole, whole.route_of.at("en-cs"));
+  ModelConfig plain = by_language(true, false);
+  plain.embeddings.share = EmbeddingShare::all;
+  plain.encoder.stacks.clear();
+  plain.decoder.stacks.clear();
+  plain.encoder.layers = plain.decoder.layers = 1;
+  EXPECT_EQ(parameters_of(route.spec), parameters_of(resolve(plain, 60)));
+  EXPECT_EQ(parameters_of(route.spec), parameters_of(resolve(as_plain(by_language(true, true)), 60)));
+  EXPECT_EQ(route.stored.at("encoder/embeddings_0/weight"), "embeddings.en/weight");
+  EXPECT_EQ(route.stored.at("decoder/embeddings/weight"), "embeddings.cs/weight");
+  EXPECT_EQ(route.stored.at("decoder/projection/bias"), "embeddings.cs/bias");
+  std::size_t parameters = 0;
+  for (const Unit& unit : route.spec.units) parameters += unit.parameters.size();
+  EXPECT_EQ(route.stored.size(), parameters);
+  EXPECT_EQ(model_of_task(whole, task_named(three, "fr-cs")).stored.at("encoder/embeddings_0/weight"),
+            "embeddings.fr/weight");
+  EXPECT_THAT(refused_task(whole, "cs-fr"), HasSubstr("cs-fr reads cs, which no task of the model does"));
+  const ModelSpec untied = spec_of(by_language(false, false), three);
+  EXPECT_EQ(model_of_route(untied, untied.route_of.at("en-cs")).stored.at("decoder/projection/weight"),
+            "output.cs/weight");
+}
+
+TEST(Sharing, EmbeddingsOfALanguageHaveItsName) {
+  const ModelSpec spec = spec_of(by_language(false, true), three);
+  std::map<std::string, std::vector<std::string>> named;
+  for (const Unit& unit : spec.units)
+    for (const Parameter& parameter : unit.parameters)
+      for (const char* name : {"embeddings", "embeddings.fr", "output.fr", "embeddings.xx", "encoder", "decoder.all"})
+        if (is_of(parameter, name) && parameter.is_by_id()) named[name].push_back(parameter.name);
+  EXPECT_THAT(named["embeddings"].size(), 3U + 3 * 2) << "three matrices, and outputs with their biases";
+  EXPECT_THAT(named["embeddings.fr"], ElementsAre("embeddings.fr/weight"));
+  EXPECT_THAT(named["output.fr"], UnorderedElementsAre("output.fr/weight", "output.fr/bias"));
+  EXPECT_EQ(named.size(), 3U);
 }
 
 TEST(Sharing, TwoComponentsOfOneNameAreRefused) {
