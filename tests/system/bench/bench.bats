@@ -201,7 +201,7 @@ import json, math, pathlib
 of = {path.parts[1]: json.loads(path.read_text()) for path in pathlib.Path("figures").glob("*/10s/argosy/result.json")}
 assert set(of) == {"kjv", "cmudict"} and all(row["steps"] > 20 and 2 < row["train_s"] < 60 for row in of.values()), of
 assert 1 < of["kjv"]["bits_per_byte"] < 6 and of["kjv"]["soup_bits_per_byte"] <= of["kjv"]["bits_per_byte"] + .01, of
-assert abs(of["kjv"]["bits_per_byte"] - of["kjv"]["valid_loss"] / math.log(2)) < 0.7, of  # most characters are a byte
+assert of["kjv"]["bits_per_byte"] < of["kjv"]["valid_loss"] / math.log(2) / 1.5, of  # a token is more than a byte
 assert 0 <= of["cmudict"]["exact"] <= 1 and of["cmudict"]["valid_loss"] < math.log(52), of
 assert "kjv" not in json.load(open("figures/quality.json"))["rows"][0]["task"]
 assert all((pathlib.Path("figures") / task / "report.html").stat().st_size > 10000 for task in of)
@@ -214,7 +214,7 @@ PY
 @test "quality gives the peer the recipe of the configuration" {
   recipe=$("$ARGOSY_BUILD_DIR/apps/train" "$bench/../../configs/kjv.json" --print-config)
   words=$(of quality "(task := Task.__new__(Task), vars(task).update(recipe=json.loads('''$recipe'''), languages=['en']), *task.same(10))[2:]")
-  [[ $words == *"'--length', 512, '--rows', 8, '--dropout', 0.1, '--optimizer', 'muon', '--ema', 0.999"* ]]
+  [[ $words == *"'--length', 1024, '--rows', 4, '--dropout', 0.2, '--optimizer', 'muon', '--ema', 0.999"* ]]
 }
 
 @test "micro_step multiplies every matrix of the configured model, and refuses what does not fit it" {
