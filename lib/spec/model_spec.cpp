@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "spec/embeddings.hpp"
 #include "spec/positions.hpp"
 
 // Which σ and why. Embeddings d^-½: times √d they enter at variance 1, and a tied output gives logits of variance 1 to
@@ -102,16 +103,6 @@ class Parameters {
   std::vector<Parameter> list_;
 };
 
-/// Throws if the component of a task is that of a group of languages, and its language is in none.
-void require_group(Fault fault, Share share, const Task& task, const Sharing& sharing) {
-  if (share != Share::source_group && share != Share::target_group) return;
-  const std::string& language = share == Share::source_group ? task.source : task.target;
-  if (!group_of(sharing, language).empty()) return;
-  throw_claim(fault,
-              fmt::format("the task {} needs the group of the language {}, which is in none", task.name, language),
-              "groups", "a group with " + language, "none", "add it to a group, since layers are shared by groups");
-}
-
 /// The components of a stack with their tasks, in the order in which tasks first use them.
 std::vector<Component> components_of(const std::string& side, Share share, const Sharing& sharing) {
   if (share == Share::all) return {{}};
@@ -143,22 +134,6 @@ std::size_t component_named(std::vector<Component>& components, const std::strin
 }
 
 using Names = std::vector<std::string>;
-
-/// Embeddings by language. What a task passes in the place of the visits `source`, `target` and `head`.
-const std::string& language_of(VisitKind kind, const Task& task) {
-  return kind == VisitKind::source ? task.source : task.target;
-}
-
-/// The component that has its matrix.
-std::string table_name(const Architecture& is, VisitKind kind, const Task& task) {
-  const char* const name = kind == VisitKind::head && !is.tie_embeddings ? "output"
-                           : is.tie_inputs                               ? "embeddings"
-                           : kind == VisitKind::source                   ? "source_embeddings"
-                                                                         : "target_embeddings";
-  return fmt::format("{}.{}", name, language_of(kind, task));
-}
-
-constexpr VisitKind kinds_by_language[] = {VisitKind::source, VisitKind::target, VisitKind::head};
 
 /// The names of tasks by the component that has one of their matrices.
 std::map<std::string, Names> users_of_tables(const Architecture& is, const Sharing& sharing) {
@@ -202,33 +177,6 @@ void find_routes(ModelSpec& spec, const std::vector<Names>& users) {
   if (spec.sharing.tasks.empty()) add({});
 }
 
-/// The part of a model that these visits are.
-RouteModel part_of(const ModelSpec& whole, const std::vector<std::size_t>& visits) {
-  RouteModel model{.spec = as_plain(whole.architecture), .stored = {}};
-  for (std::size_t v = 0; const Visit& visit : model.spec.visits) {
-    const Visit& of_whole = whole.visits[visits[v++]];
-    const std::string& prefix = of_whole.prefix;
-    for (const std::size_t unit : visit.units) {
-      for (const Parameter& parameter : model.spec.units[unit].parameters) {
-        if (whole.architecture.embeddings_by_language && parameter.is_by_id()) {
-          const bool is_input = parameter.role == Role::source_embedding && whole.architecture.tie_inputs;
-          const auto& own = whole.units[of_whole.units.front()].parameters;
-          const auto found =
-              std::ranges::find(own, is_input ? Role::target_embedding : parameter.role, &Parameter::role);
-          if (found != own.end()) model.stored.emplace(parameter.name, found->name);
-          continue;
-        }
-        const bool is_of_block = !visit.prefix.empty() && parameter.name.starts_with(visit.prefix + "/");
-        const std::string name = is_of_block && unit == visit.units.front()
-                                     ? prefix + parameter.name.substr(visit.prefix.size())
-                                     : parameter.name;
-        model.stored.emplace(parameter.name, name);
-      }
-    }
-  }
-  return model;
-}
-
 }  // namespace
 
 bool Parameter::is_by_id() const noexcept {
@@ -254,7 +202,8 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     if (pre) list.norm("decoder/layer_norm");
   };
   const bool one_input = translation && of.tie_inputs, by_language = of.embeddings_by_language;
-  std::vector<Names> users;  // of visits
+  std::vector<Names> users;                   // of visits
+  std::map<std::string, std::size_t> tables;  // units by name, of embeddings by language
   const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0,
                              Names tasks = {}) {
     visits.push_back({.name = std::move(name),
@@ -287,14 +236,14 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     std::map<std::string, Names> tasks_of = users_of_tables(of, sharing);
     for (const Task& task : sharing.tasks) {
       const std::string name = table_name(of, kind, task);
-      if (std::ranges::find(units, name, &Unit::name) != units.end()) continue;
+      if (!tables.emplace(name, units.size()).second) continue;
       const bool is_head = kind == VisitKind::head;
       list.by_id(name + "/weight", is_head                                       ? Role::head_weight
                                    : kind == VisitKind::source && !of.tie_inputs ? Role::source_embedding
                                                                                  : Role::target_embedding);
       if (is_head || (of.tie_embeddings && (one_input || kind == VisitKind::target))) list.head_bias(name + "/bias");
-      units.push_back(
-          {.name = name, .parameters = list.take(), .component = component_named(components, name, tasks_of.at(name))});
+      components.push_back({name, std::move(tasks_of.at(name))});
+      units.push_back({.name = name, .parameters = list.take(), .component = components.size() - 1});
     }
   };
   const auto add_visits_by_language = [&](const char* name, VisitKind kind) {
@@ -302,8 +251,7 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     for (const Task& task : sharing.tasks) {
       const auto [place, is_new] = known.emplace(language_of(kind, task), visits.size());
       if (is_new) {
-        const auto unit = std::ranges::find(units, table_name(of, kind, task), &Unit::name);
-        add_visit(fmt::format("{}.{}", name, place->first), kind, static_cast<std::size_t>(unit - units.begin()));
+        add_visit(fmt::format("{}.{}", name, place->first), kind, tables.at(table_name(of, kind, task)));
         if (units.front().name == "shared") visits.back().units.push_back(0);
       }
       users[place->second].push_back(task.name);
@@ -345,19 +293,25 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
     add_tables(VisitKind::source);
     if (one_input) add_tables(VisitKind::target);
     add_visits_by_language("source", VisitKind::source);
-  } else if (one_input) {
-    target_unit();
-    add_visit("source", VisitKind::source, 0);
   } else if (translation) {
-    list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
-    list.positions(true);
-    units.push_back({"source_embedding", list.take()});
+    if (one_input) {
+      target_unit();
+    } else {
+      list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
+      list.positions(true);
+      units.push_back({"source_embedding", list.take()});
+    }
     add_visit("source", VisitKind::source, 0);
   }
   if (translation) add_blocks("encoder", VisitKind::encoder_block, of.encoder_stacks, of.encoder_layers);
-  if (!one_input) by_language ? add_tables(VisitKind::target) : target_unit();
-  const std::size_t target = one_input ? 0 : units.size() - 1;  // of all languages
-  by_language ? add_visits_by_language("target", VisitKind::target) : add_visit("target", VisitKind::target, target);
+  if (by_language) {
+    if (!one_input) add_tables(VisitKind::target);
+    add_visits_by_language("target", VisitKind::target);
+  } else {
+    if (!one_input) target_unit();
+    add_visit("target", VisitKind::target, one_input ? 0 : units.size() - 1);
+  }
+  const std::size_t target = visits.back().units.front();
   add_blocks("decoder", VisitKind::decoder_block, of.decoder_stacks, of.decoder_layers);
   if (by_language) {
     if (!of.tie_embeddings) add_tables(VisitKind::head);
@@ -407,44 +361,6 @@ std::int64_t block_count(const Architecture& architecture, const Sharing& sharin
     }
   }
   return blocks;
-}
-
-RouteModel model_of_route(const ModelSpec& whole, std::size_t route) { return part_of(whole, whole.routes[route]); }
-
-RouteModel model_of_task(const ModelSpec& whole, const Task& task) {
-  const Architecture& is = whole.architecture;
-  std::map<std::pair<VisitKind, std::int64_t>, std::string> wanted;  // component by kind and layer
-  for (const VisitKind kind : {VisitKind::encoder_block, VisitKind::decoder_block}) {
-    const bool encodes = kind == VisitKind::encoder_block;
-    for (std::int64_t layer = 0; const StackConfig& stack : encodes ? is.encoder_stacks : is.decoder_stacks) {
-      require_group(Fault::usage, stack.share, task, whole.sharing);
-      const std::string name = component_name(encodes ? "encoder" : "decoder", stack.share, task, whole.sharing);
-      for (std::int64_t end = layer + stack.layers; layer < end; ++layer)
-        if (!name.empty()) wanted.emplace(std::pair{kind, layer}, name);
-    }
-  }
-  if (is.embeddings_by_language)
-    for (const VisitKind kind : kinds_by_language) wanted.emplace(std::pair{kind, 0}, table_name(is, kind, task));
-  std::vector<std::size_t> visits;
-  std::set<std::pair<VisitKind, std::int64_t>> found;
-  for (std::size_t v = 0; v < whole.visits.size(); ++v) {
-    const Visit& visit = whole.visits[v];
-    const std::string& component = whole.components[whole.units[visit.units.front()].component].name;
-    const auto own = wanted.find({visit.kind, visit.layer});
-    if (own != wanted.end() && own->second != component) continue;
-    visits.push_back(v);
-    found.insert({visit.kind, visit.layer});
-  }
-  const auto missing = std::ranges::find_if(wanted, [&](const auto& own) { return !found.contains(own.first); });
-  if (missing == wanted.end()) return part_of(whole, visits);
-  const VisitKind kind = missing->first.first;
-  const std::string claim = std::ranges::count(kinds_by_language, kind) > 0
-                                ? fmt::format("the task {} {} {}, which no task of the model does", task.name,
-                                              kind == VisitKind::source ? "reads" : "writes", language_of(kind, task))
-                                : fmt::format("the task {} needs the component {}, which the model does not have",
-                                              task.name, missing->second);
-  throw_claim(Fault::usage, claim, "--task", "a task for which each stack has its component", task.name,
-              fmt::format("its tasks are {}", text_of(whole.sharing.tasks)));
 }
 
 std::vector<Matrix> Unit::matrices() const {

@@ -19,7 +19,7 @@ mutant modular_one_route 'all micro-batches take the first route' lib/plan/step_
   'canonical_rank) slot.own = static_cast<std::size_t>(route);' 'canonical_rank) slot.own = 0;'
 mutant modular_shared_by_all 'components of a stack have one name' lib/spec/sharing.cpp $specs 1 'Sharing.*' \
   'return of_target(task.target);' 'return of_target(task.source);'
-mutant modular_stored_as_plain 'a route reads the blocks of all tasks' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+mutant modular_stored_as_plain 'a route reads the blocks of all tasks' lib/spec/route_model.cpp $specs 1 'Sharing.*' \
   'is_of_block && unit == visit.units.front()' 'false && is_of_block && unit == visit.units.front()'
 mutant modular_idle_counted 'a component that no task uses counts an update' lib/train/step_plans.cpp $trained 1 'ModularRun.Counts*' \
   'if (!idle_.contains(c)) ++state' '++state'
@@ -27,13 +27,13 @@ mutant modular_validates_one_route 'all validation sets take the first route' li
   'for (data::Batch& batch : sets[i].batches) batch.route = routes[i];' ''
 mutant modular_named_part_frozen 'freeze takes patterns of names alone' lib/spec/fine_tuning.cpp $trained 1 'ModularRun.ALanguage*' \
   ' && !is_of(parameter, patterns[i])' ''
-mutant task_of_any_component 'a task has the blocks of every component' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+mutant task_of_any_component 'a task has the blocks of every component' lib/spec/route_model.cpp $specs 1 'Sharing.*' \
   'own->second != component) continue;' 'own->second.size() > component.size() + 99) continue;'
-mutant task_without_its_component 'a task that lacks a component is taken' lib/spec/model_spec.cpp $specs 1 'Sharing.*' \
+mutant task_without_its_component 'a task that lacks a component is taken' lib/spec/route_model.cpp $specs 1 'Sharing.*' \
   '!found.contains(own.first); });' '!found.contains(own.first) && found.empty(); });'
 mutant task_keeps_stacks 'the configuration of a task has the stacks of all' lib/model/stored_model.cpp $stored 1 'StoredTasks.*' \
   'task.empty() ? *config : spec::as_plain(*config)' '*config'
-mutant task_by_its_own_names 'weights of a task are looked up by the names of a plain model' lib/spec/model_spec.cpp $stored 1 'StoredTasks.*' \
+mutant task_by_its_own_names 'weights of a task are looked up by the names of a plain model' lib/spec/route_model.cpp $stored 1 'StoredTasks.*' \
   '? prefix + parameter.name.substr(visit.prefix.size())' '? (prefix.empty() ? prefix : parameter.name)'
 mutant sharing_unchecked 'tasks of a model whose stacks all share are taken' lib/model/stored_spec.cpp $stored 1 'StoredTasks.*' \
   'if (spec::is_plain(shape) != sharing.tasks.empty())' 'if (!spec::is_plain(shape) && sharing.tasks.empty())'
@@ -45,3 +45,11 @@ mutant tasks_begin_by_place 'a run with other tasks goes on in each corpus by it
   'is_new ? 0 : before.drawn[at]' 'is_new ? 0 : before.drawn[pool.drawn.size()]'
 mutant tasks_of_damaged_checkpoint 'new components have what a damaged checkpoint had' lib/train/trainer.cpp $trained 1 'OtherTasks.*' \
   '          run_.host->complete_copy();' ''
+mutant embeddings_of_one_language 'a task reads the embeddings of the language that it writes' lib/spec/embeddings.hpp $specs 1 'Sharing.*' \
+  'return kind == VisitKind::source ? task.source : task.target;' 'return kind == VisitKind::source ? task.target : task.target;'
+mutant embeddings_one_head 'of the outputs of several languages, only the last one writes a gradient' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  '== routes_[route].back();' '== shape_.visit_units.size() - 1 && route < routes_.size();'
+mutant embeddings_need_a_bias 'a language that is only read needs a gradient for the bias of its output' lib/train/runner.cpp $trained 2 'PlacedRun.Learns*' \
+  ' || lacking->role == spec::Role::head_bias' ''
+mutant rank_without_micro_batch 'a rank without a micro-batch does not wait for the weights of the next' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
+  'is_waited_for_[unit] = !reuses_;' 'is_waited_for_[unit] = true;'

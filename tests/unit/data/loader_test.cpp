@@ -308,6 +308,20 @@ TEST(PoolMaker, DrawsFromEachCorpusByItsWeightFromItsStartToItsEnd) {
   EXPECT_THAT(drawn(1), testing::ElementsAre(testing::Gt(0), testing::Gt(0), 0));
 }
 
+TEST(PoolMaker, PlansFileAfterFileAndGivesTheirPagesBack) {
+  for (const auto layout : {spec::TokenLayout::marian, spec::TokenLayout::llama}) {
+    const Shards shards{layout, {100, 100, 100}};
+    BatchConfig batch = sizes(4000, 1000);
+    batch.pool = 200;
+    const PoolMaker maker{shards.all(), shards.vocabulary(), {.sizes = resolve_sizes(batch, 1), .batch = batch}};
+    const int before = shards.released();
+    const auto pool = maker.make({});
+    const std::vector<std::int64_t> drawn = pool->next().drawn;
+    EXPECT_THAT(drawn, testing::Each(testing::Gt(10)));
+    EXPECT_EQ(shards.released() - before, 2) << "the last of three files is still mapped";
+  }
+}
+
 TEST(Loader, CountsPassesThroughEachCorpus) {
   const Shards shards{spec::TokenLayout::marian, {280, 70}};
   Loader loader = shards.loader(sizes(4000, 1000));
