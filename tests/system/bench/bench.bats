@@ -154,6 +154,7 @@ import turns, workload
 turns.build = lambda *_: None
 for work in workload.MODELS.values():
     work["model"].update(width=32, ff=48, heads=4, vocab_size=64)
+script.STARTS = 1
 script.BASE = {"width": 64, "layers": 1, "length": 16, "vocab": 64, "ranks": 1}
 script.AXES = {"layers": (1, 2), "ranks": (1, 2)}
 sys.argv = [name, "--build", os.environ["ARGOSY_BUILD_DIR"], *sys.argv[3:]]
@@ -244,14 +245,14 @@ PY
 }
 
 @test "a larger text is compared with a small one, on one rank and on several" {
-  small corpus --folder "$BATS_TEST_TMPDIR/texts" --gigabytes 0.03 --ranks 2 --steps 60 >"$BATS_TEST_TMPDIR/out"
+  small corpus --folder "$BATS_TEST_TMPDIR/texts" --gigabytes 0.02 --ranks 2 --steps 150 >"$BATS_TEST_TMPDIR/out"
   tail -n 1 "$BATS_TEST_TMPDIR/out" | python3 -c '
 import json, sys
 said = json.load(sys.stdin)
 assert [(row["text"], row["ranks"]) for row in said["rows"]] == [("small", 1), ("small", 2), ("large", 1), ("large", 2)], said
 assert all(0 < row["first_step_s"] < 60 and 20 < row["least_mib"] <= row["mib"] <= row["most_mib"] and row["file_mib"] > 1 for row in said["rows"]), said
 assert all(two["mib"] > one["mib"] for one, two in (said["rows"][:2], said["rows"][2:])), said
-assert said["documents"] > 300000 and [row["ranks"] for row in said["data"]] == [1, 2], said'
+assert said["documents"] > 200000 and [row["ranks"] for row in said["data"]] == [1, 2], said'
 }
 
 @test "the loader is compared with training, with all transforms too" {
