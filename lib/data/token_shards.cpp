@@ -165,9 +165,10 @@ void TokenShards::release_pages() const {
   for (const TokenShard& shard : shards_) shard.release_pages();
 }
 
-void TokenShards::go_to(std::uint64_t example) const {
+void TokenShards::go_to(std::uint64_t example) const { use(place_of(example).run.shard); }
+
+void TokenShards::use(std::size_t shard) const {
   // Examples are read all over the files, whose pages would add up to all of them.
-  const std::size_t shard = place_of(example).run.shard;
   if (const std::size_t before = last_used_->exchange(shard); before != shard) shards_[before].release_pages();
 }
 
@@ -176,7 +177,7 @@ bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, E
   const Pipeline& pipeline = pipelines_[place.run.corpus];
   place.shard.read(place.in_shard, out);
   if (place.shard.has_places()) texts_.at(place.run.corpus).read(out);
-  go_to(example);
+  use(place.run.shard);
   if (!pipeline.stores_text() && !pipeline.is_random()) return false;
 
   // Transforms see no EOS; only pairs have random ones.

@@ -83,6 +83,8 @@ class TokenShards {
     std::uint64_t in_shard;
   };
   [[nodiscard]] Place place_of(std::uint64_t example) const;
+  /// Gives back the pages of the shard that was used before, if it is another one.
+  void use(std::size_t shard) const;
   void add_corpus(const CorpusConfig& config, const std::optional<SplitConfig>& split, Part part,
                   std::span<const TokenShard> shards);
 

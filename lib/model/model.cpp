@@ -201,33 +201,32 @@ State Model::Impl::embed_visit(Embedding& embedding, bool is_encoder, std::int64
     }
   }
   if (!recording()) return result;  // also with no gradient bound: it may be by the time of the backward pass
-  Tensors outputs{result.x}, inputs_of_visit;
+  Tensors outputs{result.x}, incoming;
   if (ends_encoder) {
     outputs.push_back(result.memory);
-    inputs_of_visit.push_back(state.x);
+    incoming.push_back(state.x);
   }
-  attach(
-      outputs, inputs_of_visit, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
-        const at::AutoDispatchBelowADInplaceOrView below_autograd;
-        const GradientSlot dtable = gradients[0].defined() ? claim_gradient(*embedding.table) : GradientSlot{};
-        const GradientSlot dpositions = gradients[0].defined() && embedding.positions != nullptr
-                                            ? claim_gradient(*embedding.positions)
-                                            : GradientSlot{};
-        if (dtable.gradient.defined() || dpositions.gradient.defined()) {
-          at::Tensor dx = gradients[0];
-          if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
-          if (dtable.gradient.defined())
-            kernels::embedding_backward(dx, ids, shape.embedding_scale(), dtable.gradient, dtable.accumulate, skip_id);
-          if (dpositions.gradient.defined())
-            kernels::embedding_backward(
-                dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1,
-                dpositions.gradient, dpositions.accumulate, -1);
-        }
-        if (!ends_encoder) return {};
-        const at::Tensor& dmemory = gradients[1];
-        if (!encoder_norm || !dmemory.defined()) return {dmemory};
-        return {encoder_norm->backward(dmemory.reshape({-1, shape.width}), saved).view(dmemory.sizes())};
-      });
+  attach(outputs, incoming, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const GradientSlot dtable = gradients[0].defined() ? claim_gradient(*embedding.table) : GradientSlot{};
+    const GradientSlot dpositions = gradients[0].defined() && embedding.positions != nullptr
+                                        ? claim_gradient(*embedding.positions)
+                                        : GradientSlot{};
+    if (dtable.gradient.defined() || dpositions.gradient.defined()) {
+      at::Tensor dx = gradients[0];
+      if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
+      if (dtable.gradient.defined())
+        kernels::embedding_backward(dx, ids, shape.embedding_scale(), dtable.gradient, dtable.accumulate, skip_id);
+      if (dpositions.gradient.defined())
+        kernels::embedding_backward(
+            dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1,
+            dpositions.gradient, dpositions.accumulate, -1);
+    }
+    if (!ends_encoder) return {};
+    const at::Tensor& dmemory = gradients[1];
+    if (!encoder_norm || !dmemory.defined()) return {dmemory};
+    return {encoder_norm->backward(dmemory.reshape({-1, shape.width}), saved).view(dmemory.sizes())};
+  });
   return result;
 }
 

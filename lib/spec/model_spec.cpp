@@ -204,6 +204,7 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
   const bool one_input = translation && of.tie_inputs, by_language = of.embeddings_by_language;
   std::vector<Names> users;                   // of visits
   std::map<std::string, std::size_t> tables;  // units by name, of embeddings by language
+  const std::map<std::string, Names> users_of = by_language ? users_of_tables(of, sharing) : decltype(users_of){};
   const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0,
                              Names tasks = {}) {
     visits.push_back({.name = std::move(name),
@@ -233,7 +234,6 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
       units.push_back({"shared", std::move(parameters)});
   };
   const auto add_tables = [&](VisitKind kind) {
-    std::map<std::string, Names> tasks_of = users_of_tables(of, sharing);
     for (const Task& task : sharing.tasks) {
       const std::string name = table_name(of, kind, task);
       if (!tables.emplace(name, units.size()).second) continue;
@@ -242,7 +242,7 @@ ModelSpec::ModelSpec(const Architecture& of, Sharing with) : architecture(of), s
                                    : kind == VisitKind::source && !of.tie_inputs ? Role::source_embedding
                                                                                  : Role::target_embedding);
       if (is_head || (of.tie_embeddings && (one_input || kind == VisitKind::target))) list.head_bias(name + "/bias");
-      components.push_back({name, std::move(tasks_of.at(name))});
+      components.push_back({name, users_of.at(name)});
       units.push_back({.name = name, .parameters = list.take(), .component = components.size() - 1});
     }
   };

@@ -97,12 +97,17 @@ def build(folder: Path, targets: Sequence[str]) -> None:
         sys.exit("\n".join(done.stdout.splitlines()[-20:]) + f"\n{folder} could not be built; the compiler's last lines are above")
 
 
+def on_ranks(ranks: int, threads: int) -> tuple[list[str], dict[str, str]]:
+    """The words before a program that start it on ranks of this machine, and its environment."""
+    launcher = subprocess.check_output(ROOT / "scripts/launcher", text=True).split()
+    return [*launcher, "-n", str(ranks)], {**os.environ, "OMP_NUM_THREADS": str(threads), "UCX_TLS": "self,sm", "UCX_LOG_LEVEL": "error"}
+
+
 def launch(ranks: int, threads: int, command: Sequence[object]) -> tuple[list[Row], float]:
     """Runs a program on ranks; the result line of each rank that prints one, and the peak memory of all ranks in MiB, shared pages counted once."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "UCX_TLS": "self,sm", "UCX_LOG_LEVEL": "error"}
-    launcher = subprocess.check_output(ROOT / "scripts/launcher", text=True).split()
+    starter, environment = on_ranks(ranks, threads)
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
-        words = [*launcher, "-n", str(ranks), sys.executable, "-c", MEASURED, folder, *map(str, command)]
+        words = [*starter, sys.executable, "-c", MEASURED, folder, *map(str, command)]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         peaks_kib = [int(file.read_text()) for file in Path(folder).iterdir()]
     results = [json.loads(text) for text in re.findall(r"^result (\{.*\})$", done.stdout, re.MULTILINE)]

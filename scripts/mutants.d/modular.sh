@@ -50,6 +50,6 @@ mutant embeddings_of_one_language 'a task reads the embeddings of the language t
 mutant embeddings_one_head 'of the outputs of several languages, only the last one writes a gradient' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
   '== routes_[route].back();' '== shape_.visit_units.size() - 1 && route < routes_.size();'
 mutant embeddings_need_a_bias 'a language that is only read needs a gradient for the bias of its output' lib/train/runner.cpp $trained 2 'PlacedRun.Learns*' \
-  ' || lacking->role == spec::Role::head_bias' ''
+  ' || lacking == nullptr || may_lack,' ' || lacking == nullptr || (may_lack && false),'
 mutant rank_without_micro_batch 'a rank without a micro-batch does not wait for the weights of the next' lib/plan/step_plan.cpp $plans 1 'Routes.*' \
   'is_waited_for_[unit] = !reuses_;' 'is_waited_for_[unit] = true;'
