@@ -47,7 +47,9 @@ within() { # within SECONDS COMMAND…: whether it comes true
   squeue
   return 1
 }
-ended() { [ -z "$(squeue -h -j "$job" -o %T 2>/dev/null)" ]; }
+ended() { # Slurm says so; no answer, or the moment between a lost node and the new start, is no end
+  [[ $(squeue -h -t all -j "$job" -o %T 2>&1) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT)$|"Invalid job id" ]]
+}
 pending() { [ "$(squeue -h -j "$job" -o %T)" = PENDING ]; }
 log_has() { grep -q "$1" train16."$job".out 2>/dev/null; }
 verdict() { cat "runs/$name/exit.$job.$1"; } # verdict RESTART: "CODE STEP"

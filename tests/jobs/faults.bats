@@ -20,7 +20,10 @@ length=(--set schedule.length=60 --set checkpoint.interval=5 --set comm.timeout_
 
 setup() { on_cluster; }
 
-teardown() { mend_cluster; }
+teardown() {
+  if [[ -z $BATS_TEST_COMPLETED ]]; then tail -n 40 train16."$job".out; fi
+  mend_cluster
+}
 
 run_until() { # run_until STEP RUN WORD…
   local step=$1
