@@ -84,7 +84,8 @@ struct Loader::State {
   }
 
   [[nodiscard]] bool can_take() const { return taken - handed_over < settings.ahead && (step < steps() || planned); }
-  [[nodiscard]] bool can_plan() const { return !planned && !is_planning; }
+  /// Not at once: at a start, training has use for the cores.
+  [[nodiscard]] bool can_plan() const { return !planned && !is_planning && step >= steps() / 4; }
 
   void run(const std::stop_token& stop) {
     try {
