@@ -41,10 +41,8 @@ class DrawnDocuments {
     // File after file: as they are drawn, the documents of a pool would map the pages of all files.
     std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
     for (const std::size_t place : places) {
-      const TokenShards::Document document = documents_[place] = shards.document(draws[place].example);
-      for (std::uint64_t i = 0; i < document.examples; ++i)
-        positions_[place] += shards.lengths(document.first + i).target;
-      shards.go_to(document.first);
+      documents_[place] = shards.document(draws[place].example);
+      positions_[place] += documents_[place].ids;
     }
   }
   /// Of each document: its ids and the start token.

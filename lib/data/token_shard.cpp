@@ -217,15 +217,19 @@ void TokenShard::check() const {
   if (has_source()) check(source_);
   check(target_);
   std::uint64_t documents = 0;
-  for (std::uint64_t i = 0; i < examples_; ++i) documents += starts_document(i) ? 1 : 0;
+  for (std::uint64_t i = 0; i < examples_; ++i) documents += marks_document(i) ? 1 : 0;
   if (documents != documents_begun_)
     refuse(path_, fmt::format("{} documents", documents_begun_), fmt::format("{}", documents));
 }
 
-bool TokenShard::starts_document(std::uint64_t example) const {
-  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+bool TokenShard::marks_document(std::uint64_t example) const {
   touch(documents_ + example / 8, 1);
   return (static_cast<unsigned>(documents_[example / 8]) >> example % 8 & 1U) != 0;
+}
+
+bool TokenShard::starts_document(std::uint64_t example) const {
+  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  return documents_begun_ == examples_ || marks_document(example);
 }
 
 std::uint64_t TokenShard::document_begin(std::uint64_t from, std::uint64_t n) const {

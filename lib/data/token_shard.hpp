@@ -73,6 +73,7 @@ class TokenShard {
   [[nodiscard]] Range range_of(const Side& side, std::uint64_t example) const;
   void read_ids(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const;
   void read_text(const Side& side, std::uint64_t example, std::string& out) const;
+  [[nodiscard]] bool marks_document(std::uint64_t example) const;
   [[nodiscard]] std::uint32_t length(const Side& side, std::uint64_t example) const;
   void check(const Side& side) const;
   void touch(const std::byte* at, std::uint64_t size_bytes) const;

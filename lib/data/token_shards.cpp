@@ -147,19 +147,16 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
 
 TokenShards::Place TokenShards::place_of(std::uint64_t example) const {
   ARGOSY_CHECK(example < size(), "{} of {}", example, size());
-  const Run& run = *std::prev(std::ranges::upper_bound(runs_, example, {}, &Run::first));
+  return in_run(*std::prev(std::ranges::upper_bound(runs_, example, {}, &Run::first)), example);
+}
+
+TokenShards::Place TokenShards::in_run(const Run& run, std::uint64_t example) const {
   return {run, shards_[run.shard], example - run.first + run.in_shard};
 }
 
-Lengths TokenShards::lengths(std::uint64_t example) const {
-  const Place place = place_of(example);
-  return place.shard.lengths(place.in_shard);
-}
+Lengths TokenShards::lengths(std::uint64_t example) const { return place_of(example).lengths(); }
 
-bool TokenShards::starts_document(std::uint64_t example) const {
-  const Place place = place_of(example);
-  return place.shard.starts_document(place.in_shard);
-}
+bool TokenShards::starts_document(std::uint64_t example) const { return place_of(example).starts_document(); }
 
 void TokenShards::release_pages() const {
   for (const TokenShard& shard : shards_) shard.release_pages();
@@ -189,7 +186,7 @@ bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, E
     without_eos(out.target);
     if (!out.loss.empty()) out.loss.pop_back();
   }
-  const Lengths longest = place.shard.lengths(place.in_shard);
+  const Lengths longest = place.lengths();
   const bool plainly = pipeline.finish(out, draw, {has_source_ ? longest.source - 1 : 0, longest.target - 1});
   if (has_source_) out.source.push_back(eos_);
   const bool ends = has_source_ || out.target.size() < longest.target;  // a document's part may go on in the next one
@@ -200,13 +197,21 @@ bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, E
 
 TokenShards::Document TokenShards::document(std::uint64_t number) const {
   const Run& run = *std::prev(std::ranges::upper_bound(runs_, number, {}, &Run::first_document));
-  const std::uint64_t at =
-      shards_[run.shard].document_begin(run.in_shard, number - run.first_document) - run.in_shard + run.first;
-  ARGOSY_CHECK(at < run.end, "document {}", number);
+  const std::uint64_t begin = shards_[run.shard].document_begin(run.in_shard, number - run.first_document);
+  const std::uint64_t first = begin - run.in_shard + run.first;
+  ARGOSY_CHECK(first < run.end, "document {}", number);
   const std::uint64_t end = corpora_[run.corpus].first + corpora_[run.corpus].size;
-  std::uint64_t next = at + 1;
-  while (next < end && !starts_document(next)) ++next;
-  return {.first = at, .examples = next - at};
+  const auto place = [&](std::uint64_t example) {
+    return example < run.end ? in_run(run, example) : place_of(example);
+  };
+  Document document{.first = first};
+  std::uint64_t next = first;
+  do {
+    document.ids += place(next++).lengths().target;
+  } while (next < end && !place(next).starts_document());
+  document.examples = next - first;
+  use(run.shard);
+  return document;
 }
 
 void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {

@@ -35,9 +35,10 @@ class TokenShards {
     std::uint64_t first_document = 0, documents = 0;
     double src_tokens = 0, tgt_tokens = 0;  // sums of the lengths
   };
-  /// Consecutive examples.
+  /// Consecutive examples, and the sum of their lengths.
   struct Document {
     std::uint64_t first = 0, examples = 0;
+    std::int64_t ids = 0;
   };
 
   /// Opens `data.shards` and picks the examples of a part. Borrows the tokenizer. Throws Error{data} when preprocess
@@ -62,8 +63,8 @@ class TokenShards {
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
   /// Gives the pages of all files back (Mapping).
   void release_pages() const;
-  /// Gives back the pages of the file of the example that was named before, if this one is in another. read() does so
-  /// itself; lengths() and document() do not.
+  /// Gives back the pages of the file of the example that was named before, if this one is in another. read() and
+  /// document() do so themselves; lengths() does not.
   void go_to(std::uint64_t example) const;
   /// A document by its number through all corpora.
   [[nodiscard]] Document document(std::uint64_t number) const;
@@ -81,8 +82,11 @@ class TokenShards {
     const Run& run;
     const TokenShard& shard;
     std::uint64_t in_shard;
+    [[nodiscard]] Lengths lengths() const { return shard.lengths(in_shard); }
+    [[nodiscard]] bool starts_document() const { return shard.starts_document(in_shard); }
   };
   [[nodiscard]] Place place_of(std::uint64_t example) const;
+  [[nodiscard]] Place in_run(const Run& run, std::uint64_t example) const;
   /// Gives back the pages of the shard that was used before, if it is another one.
   void use(std::size_t shard) const;
   void add_corpus(const CorpusConfig& config, const std::optional<SplitConfig>& split, Part part,

@@ -230,12 +230,12 @@ TEST_F(ShardFolder, NumbersExamplesThroughAllShards) {
   EXPECT_TRUE(shards.is_exact());
   const auto document = [&](std::uint64_t number) {
     const TokenShards::Document found = shards.document(number);
-    return std::pair(found.first, found.examples);
+    return std::tuple(found.first, found.examples, found.ids);
   };
-  EXPECT_EQ(document(0), std::pair(std::uint64_t{0}, std::uint64_t{3}));
-  EXPECT_EQ(document(1), std::pair(std::uint64_t{3}, std::uint64_t{3}));
-  EXPECT_EQ(document(2), std::pair(std::uint64_t{6}, std::uint64_t{2}));
-  EXPECT_EQ(document(3), std::pair(std::uint64_t{8}, std::uint64_t{2}));
+  EXPECT_EQ(document(0), std::tuple(0U, 3U, 6));
+  EXPECT_EQ(document(1), std::tuple(3U, 3U, 6));
+  EXPECT_EQ(document(2), std::tuple(6U, 2U, 4));
+  EXPECT_EQ(document(3), std::tuple(8U, 2U, 4));
 }
 
 TEST_F(ShardFolder, RefusesOtherTransforms) {
