@@ -1,8 +1,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 
 /// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so
 /// results do not depend on the number of ranks, the order of calls or resuming. A zero key and counter give 6627e8d5
@@ -23,6 +26,11 @@ class RandomStream {
   [[nodiscard]] double uniform() noexcept;
   /// Uniform in [0, n), unbiased; n > 0.
   [[nodiscard]] std::uint64_t below(std::uint64_t n) noexcept;
+  /// Any order, each as likely (Fisher-Yates).
+  template <class T>
+  void shuffle(std::span<T> values) {
+    for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
+  }
   /// Standard normal (Box-Muller; two draws of uniform() each).
   [[nodiscard]] double normal() noexcept;
 

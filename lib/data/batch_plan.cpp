@@ -93,9 +93,7 @@ BatchPlan::BatchPlan(const BatchPlanSettings& settings, std::span<const Lengths>
     const std::size_t pieces = std::min(pieces_.size() - i, static_cast<std::size_t>(settings.micro_batches));
     steps_.push_back({narrow<std::uint32_t>(i), narrow<std::uint32_t>(pieces)});
   }
-  if (steps_.empty()) return;
-  RandomStream random{key.seed, step_shuffle, key.epoch, key.pool};
-  for (std::size_t i = steps_.size() - 1; i > 0; --i) std::swap(steps_[i], steps_[random.below(i + 1)]);
+  RandomStream{key.seed, step_shuffle, key.epoch, key.pool}.shuffle(std::span{steps_});
 }
 
 void BatchPlan::deal(std::size_t micro_batches) {

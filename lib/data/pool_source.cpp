@@ -15,7 +15,8 @@
 namespace argosy::data {
 namespace {
 
-constexpr double pool_steps = 64;       // a pool holds at least the examples of so many steps
+constexpr std::uint64_t row_shuffle = 0x524f5753;  // names the stream of random numbers
+constexpr double pool_steps = 64;                  // a pool holds at least the examples of so many steps
 constexpr double pieces_of_route = 32;  // and of so many micro-batches a route, the last of which are not full
 
 /// The same for (seed, pass, example), whatever batch it is in.
@@ -228,9 +229,12 @@ class PoolMaker::SingleRows final : public Planned {
 
 class PoolMaker::PackedRows final : public PoolSource {
  public:
-  PackedRows(const PoolMaker& maker, DrawnDocuments documents) : maker_(maker), documents_(std::move(documents)) {
+  PackedRows(const PoolMaker& maker, DrawnDocuments documents, const PoolKey& key)
+      : maker_(maker), documents_(std::move(documents)) {
     const BatchConfig& batch = maker.settings_.batch;
     rows_ = plan_packed_rows(documents_.positions(), batch.sequence_length, batch.documents);
+    // As planned, steps would read a long document from its beginning to its end.
+    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows_});
   }
 
   std::int64_t steps() const override {
@@ -400,7 +404,7 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   } else {
     DrawnDocuments documents{shards_, pool.draws, settings_};
     if (packed_) {
-      source = std::make_unique<PackedRows>(*this, std::move(documents));
+      source = std::make_unique<PackedRows>(*this, std::move(documents), key);
     } else {
       std::vector<LmRow> rows = plan_single_rows(documents.positions(), settings_.batch.sequence_length);
       source = std::make_unique<SingleRows>(*this, std::move(documents), std::move(rows), key);

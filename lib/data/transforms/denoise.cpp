@@ -52,11 +52,6 @@ std::size_t share_of(std::size_t size, double share) {
   return static_cast<std::size_t>(std::ceil(static_cast<double>(size) * share - rounding));
 }
 
-template <class Value>
-void shuffle(RandomStream& random, std::vector<Value>& values) {
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
-}
-
 class DenoiseTransform final : public Transform {
  public:
   DenoiseTransform(const Denoise& config, const Tokenizer& tokenizer)
@@ -125,7 +120,7 @@ class DenoiseTransform final : public Transform {
       sentences.back().push_back(ids[at]);
       if (ends(at) && at + 1 < ids.size() && !ends(at + 1)) sentences.emplace_back();
     }
-    shuffle(random, sentences);
+    random.shuffle(std::span{sentences});
     ids.clear();
     for (const Ids& sentence : sentences) ids.insert(ids.end(), sentence.begin(), sentence.end());
   }
@@ -178,7 +173,7 @@ class DenoiseTransform final : public Transform {
         ++spans.empty;
     }
     spans.empty = std::min(spans.empty, most_empty_spans(masked));
-    shuffle(random, spans.lengths);  // the one that was cut is not always the last
+    random.shuffle(std::span{spans.lengths});  // the one that was cut is not always the last
     return spans;
   }
   [[nodiscard]] std::size_t most_empty_spans(std::size_t masked) const {

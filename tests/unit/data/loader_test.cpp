@@ -258,6 +258,20 @@ TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
   }
 }
 
+TEST(LoaderOfPackedRows, DoesNotReadADocumentFromItsBeginningToItsEnd) {
+  const Shards shards{spec::TokenLayout::llama, {300}};
+  Loader loader = shards.loader(sizes(64, 64));
+  std::int64_t rows = 0, follow = 0, last_label = no_label;
+  for (StepBatches step = loader.next(); step.at.pool.epoch == 0; step = loader.next()) {
+    const Batch& row = step.batches.at(0);
+    if (row.target_input.at(0) == last_label) ++follow;
+    last_label = row.target_labels.back();
+    ++rows;
+  }
+  EXPECT_GT(rows, 100);
+  EXPECT_LT(follow, rows / 4) << "rows that go on where the one before ends";
+}
+
 TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
   const Shards shards{spec::TokenLayout::marian, {300}};
   BatchConfig config = sizes(400, 400);
