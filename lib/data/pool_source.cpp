@@ -30,6 +30,14 @@ PositionShift drawn_shift(const PoolSettings& settings, const Drawn& drawn) {
   return shift;
 }
 
+/// Places of draws in the order of the text: looked up as they are drawn, a pool would map the pages of all files.
+std::vector<std::size_t> file_after_file(const std::vector<Drawn>& draws) {
+  std::vector<std::size_t> places(draws.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
+  return places;
+}
+
 /// Documents of a language model as drawn, and how they are read.
 class DrawnDocuments {
  public:
@@ -37,11 +45,7 @@ class DrawnDocuments {
       : shards_(shards), documents_(draws.size()), positions_(draws.size(), 1) {
     if (settings.position_shift_max > 0)
       for (const Drawn& draw : draws) shifts_.push_back(drawn_shift(settings, draw).target);
-    std::vector<std::size_t> places(draws.size());
-    std::iota(places.begin(), places.end(), std::size_t{0});
-    // File after file: as they are drawn, the documents of a pool would map the pages of all files.
-    std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
-    for (const std::size_t place : places) {
+    for (const std::size_t place : file_after_file(draws)) {
       documents_[place] = shards.document(draws[place].example);
       positions_[place] += documents_[place].ids;
     }
@@ -229,13 +233,8 @@ class PoolMaker::SingleRows final : public Planned {
 
 class PoolMaker::PackedRows final : public PoolSource {
  public:
-  PackedRows(const PoolMaker& maker, DrawnDocuments documents, const PoolKey& key)
-      : maker_(maker), documents_(std::move(documents)) {
-    const BatchConfig& batch = maker.settings_.batch;
-    rows_ = plan_packed_rows(documents_.positions(), batch.sequence_length, batch.documents);
-    // As planned, steps would read a long document from its beginning to its end.
-    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows_});
-  }
+  PackedRows(const PoolMaker& maker, DrawnDocuments documents, std::vector<LmRow> rows)
+      : maker_(maker), documents_(std::move(documents)), rows_(std::move(rows)) {}
 
   std::int64_t steps() const override {
     const std::int64_t rows = maker_.rows_ * micro_batches();
@@ -388,27 +387,29 @@ std::vector<double> PoolMaker::passes(const PoolSource& pool, double done) const
 
 std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   Sampler::Pool pool = sampler_.draw(at);
-  if (!packed_) std::ranges::sort(pool.draws, {}, &Drawn::example);  // equal lengths stand in the order of the text
   const PoolKey key{.seed = settings_.seed,
                     .epoch = static_cast<std::uint64_t>(pool.begin.epoch),
                     .pool = static_cast<std::uint64_t>(pool.begin.pool)};
   std::unique_ptr<PoolSource> source;
   if (shards_.has_source()) {
-    std::vector<Lengths> lengths;
-    lengths.reserve(pool.draws.size());
-    for (const Drawn& draw : pool.draws) {
-      lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
-      shards_.go_to(draw.example);
+    std::vector<Lengths> lengths(pool.draws.size());
+    for (const std::size_t place : file_after_file(pool.draws)) {
+      const std::uint64_t example = pool.draws[place].example;
+      lengths[place] = fitted(example, shards_.lengths(example));
+      shards_.go_to(example);
     }
     source = std::make_unique<Pairs>(*this, std::move(pool.draws), std::move(lengths), key);
   } else {
     DrawnDocuments documents{shards_, pool.draws, settings_};
-    if (packed_) {
-      source = std::make_unique<PackedRows>(*this, std::move(documents), key);
-    } else {
-      std::vector<LmRow> rows = plan_single_rows(documents.positions(), settings_.batch.sequence_length);
+    const std::int64_t width = settings_.batch.sequence_length;
+    std::vector<LmRow> rows = packed_ ? plan_packed_rows(documents.positions(), width, settings_.batch.documents)
+                                      : plan_single_rows(documents.positions(), width);
+    // As planned, steps would have neighbouring parts of a long document.
+    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows});
+    if (packed_)
+      source = std::make_unique<PackedRows>(*this, std::move(documents), std::move(rows));
+    else
       source = std::make_unique<SingleRows>(*this, std::move(documents), std::move(rows), key);
-    }
   }
   source->begin_ = std::move(pool.begin);
   source->next_ = std::move(pool.next);

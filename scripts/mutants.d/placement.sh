@@ -24,5 +24,7 @@ mutant placed_memory_of_all 'the plan counts components that the rank does not h
   'if (placement.rank_in(unit.component, canonical_rank) < 0) continue;' ''
 mutant placed_slivers 'a rank takes on a route for a moment of its time' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'sliver = 0.04;' 'sliver = 0;'
+mutant placed_without_exchanges 'the search stops at its first orders' lib/plan/placement_search.cpp $plans 1 'Placement.TheSearchExchanges*' \
+  'i < tries;' 'i < 0 * tries;'
 mutant placed_units_unchecked 'ranks of a stored unit may be in any order' lib/checkpoint/manifest_layout.cpp unit/unit_checkpoint 1 'Manifest.*' \
   'members.back() > members[members.size() - 2]' 'true'

@@ -93,12 +93,8 @@ double busiest(const Placement& placement, const PlacementCosts& costs, int worl
   return std::ranges::max(seconds) * world / std::accumulate(costs.routes.begin(), costs.routes.end(), 0.0);
 }
 
-TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
-  // 210 tasks of 15 languages, of very different sizes, on 256 ranks.
-  const RunConfig config = many(15);
-  const spec::ModelSpec spec = plan::spec_of(config, 0);
-  const partition::Layout layout(std::vector<int>(32, 8));
-  std::mt19937_64 random(4);
+/// Tasks of very different sizes, and components that cost something to move.
+PlacementCosts drawn_costs(const spec::ModelSpec& spec, std::mt19937_64& random) {
   PlacementCosts costs;
   for (std::size_t route = 0; route < spec.routes.size(); ++route)
     costs.routes.push_back(std::exp(static_cast<double>(random() % 1000) / 250));
@@ -108,24 +104,70 @@ TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
     costs.inner_s.push_back(.2);
     costs.outer_s.push_back(1);
   }
+  costs.shares = costs.routes;
+  return costs;
+}
+
+Placement drawn_placement(const spec::ModelSpec& spec, int world, std::mt19937_64& random) {
+  std::vector<std::vector<int>> routes(spec.routes.size());
+  std::vector<int> ranks(static_cast<std::size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::ranges::shuffle(ranks, random);
+  for (std::size_t r = 0; r < std::max(ranks.size(), routes.size()); ++r)
+    routes[r % routes.size()].push_back(ranks[r % ranks.size()]);
+  for (std::vector<int>& own : routes) std::ranges::sort(own);
+  return plan::placement_of(spec, routes, world);
+}
+
+TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
+  // 210 tasks of 15 languages on 256 ranks.
+  const spec::ModelSpec spec = plan::spec_of(many(15), 0);
+  const partition::Layout layout(std::vector<int>(32, 8));
+  std::mt19937_64 random(4);
+  PlacementCosts costs = drawn_costs(spec, random);
   const Placement found = plan::search_placement(spec, costs, layout);
   ASSERT_FALSE(found.is_everywhere());
   EXPECT_LT(busiest(found, costs, 256, 25'600), 1.1);
-  costs.shares = costs.routes;
   costs.micro_batches = 2'560;
   const plan::PlacementScore score = plan::score_of(found, spec, costs, layout);
   EXPECT_EQ(plan::search_placement(spec, costs, layout), found) << "again, with more micro-batches than are dealt";
   EXPECT_LT(score, plan::score_of({}, spec, costs, layout)) << "everywhere";
   EXPECT_LT(score, plan::score_of(plan::round_robin(spec, 256), spec, costs, layout));
-  for (int i = 0; i < 1000; ++i) {
-    std::vector<std::vector<int>> routes(spec.routes.size());
-    std::vector<int> ranks(256);
-    std::iota(ranks.begin(), ranks.end(), 0);
-    std::ranges::shuffle(ranks, random);
-    for (std::size_t r = 0; r < ranks.size(); ++r) routes[r % routes.size()].push_back(ranks[r]);
-    for (std::vector<int>& own : routes) std::ranges::sort(own);
-    ASSERT_LT(score, plan::score_of(plan::placement_of(spec, routes, 256), spec, costs, layout));
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_LT(score, plan::score_of(drawn_placement(spec, 256, random), spec, costs, layout));
+}
+
+TEST(Placement, TheSearchIsBetterThanRandomOnesWhereRanksHaveFewMicroBatches) {
+  const spec::ModelSpec spec = plan::spec_of(many(4), 0);  // 12 tasks
+  std::mt19937_64 random(5);
+  for (const int ranks : {3, 8}) {
+    for (const int micro_batches : {8, 24}) {
+      PlacementCosts costs = drawn_costs(spec, random);
+      costs.micro_batches = micro_batches;
+      const partition::Layout layout({ranks});
+      const plan::PlacementScore score =
+          plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout);
+      for (int i = 0; i < 300; ++i) {
+        const plan::PlacementScore other = plan::score_of(drawn_placement(spec, ranks, random), spec, costs, layout);
+        ASSERT_FALSE(other < score) << ranks << " ranks, " << micro_batches << " micro-batches";
+      }
+    }
   }
+}
+
+TEST(Placement, TheSearchExchangesTasksOfItsFirstOrders) {
+  // 12 tasks of one size on 6 ranks. In no order by components do the two tasks of each rank share both of theirs.
+  const spec::ModelSpec spec = plan::spec_of(many(4), 0);
+  const partition::Layout layout({6});
+  std::mt19937_64 random(6);
+  PlacementCosts costs = drawn_costs(spec, random);
+  costs.routes.assign(spec.routes.size(), 1);
+  const plan::PlacementScore score = plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout);
+  plan::PlacementScore best = score;
+  for (int i = 0; i < 20'000; ++i)
+    best = std::min(best, plan::score_of(drawn_placement(spec, 6, random), spec, costs, layout),
+                    [](const auto& left, const auto& right) { return left < right; });
+  EXPECT_FALSE(best < score);
 }
 
 TEST(Placement, WhereNothingMovesForFreeEverywhereIsChosen) {
