@@ -30,14 +30,6 @@ PositionShift drawn_shift(const PoolSettings& settings, const Drawn& drawn) {
   return shift;
 }
 
-/// Places of draws in the order of the text: looked up as they are drawn, a pool would map the pages of all files.
-std::vector<std::size_t> file_after_file(const std::vector<Drawn>& draws) {
-  std::vector<std::size_t> places(draws.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
-  return places;
-}
-
 /// Documents of a language model as drawn, and how they are read.
 class DrawnDocuments {
  public:
@@ -45,7 +37,11 @@ class DrawnDocuments {
       : shards_(shards), documents_(draws.size()), positions_(draws.size(), 1) {
     if (settings.position_shift_max > 0)
       for (const Drawn& draw : draws) shifts_.push_back(drawn_shift(settings, draw).target);
-    for (const std::size_t place : file_after_file(draws)) {
+    std::vector<std::size_t> places(draws.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    // File after file: as they are drawn, the documents of a pool would map the pages of all files.
+    std::ranges::sort(places, {}, [&](std::size_t place) { return draws[place].example; });
+    for (const std::size_t place : places) {
       documents_[place] = shards.document(draws[place].example);
       positions_[place] += documents_[place].ids;
     }
@@ -392,11 +388,12 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
                     .pool = static_cast<std::uint64_t>(pool.begin.pool)};
   std::unique_ptr<PoolSource> source;
   if (shards_.has_source()) {
-    std::vector<Lengths> lengths(pool.draws.size());
-    for (const std::size_t place : file_after_file(pool.draws)) {
-      const std::uint64_t example = pool.draws[place].example;
-      lengths[place] = fitted(example, shards_.lengths(example));
-      shards_.go_to(example);
+    std::ranges::sort(pool.draws, {}, &Drawn::example);  // pairs of one length stand in the order of the text
+    std::vector<Lengths> lengths;
+    lengths.reserve(pool.draws.size());
+    for (const Drawn& draw : pool.draws) {
+      lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
+      shards_.go_to(draw.example);
     }
     source = std::make_unique<Pairs>(*this, std::move(pool.draws), std::move(lengths), key);
   } else {

@@ -24,13 +24,10 @@ mutant routes_small_pool 'a pool may have less than a micro-batch of a route' li
 mutant pages_kept 'pages of token shards are never given back' lib/data/token_shards.cpp $batches 1 'LoaderOfPairs.GivesTheFiles*' \
   'shards_[before].release_pages();' ';'
 mutant pages_of_lengths_kept 'pages of lengths stay while a pool is planned' lib/data/pool_source.cpp $batches 1 'PoolMaker.PlansFile*' \
-  '      shards_.go_to(example);' ''
+  '      shards_.go_to(draw.example);' ''
 mutant documents_as_drawn 'the documents of a pool are looked up as they are drawn' lib/data/pool_source.cpp $batches 1 'PoolMaker.PlansFile*' \
   'std::ranges::sort(places, {}, ' 'if (false) std::ranges::sort(places, {}, '
 mutant rows_in_order 'the parts of a document follow each other in training' lib/data/pool_source.cpp $batches 1 'LoaderOfPackedRows.*' \
   '    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows});' ''
-mutant pairs_in_order 'pairs of one length are in the order of the text' lib/data/pool_source.cpp $batches 1 'LoaderOfPairs.TakesPairsOfOneLength*' \
-  '  const PoolKey key{.seed' '  if (!packed_) std::ranges::sort(pool.draws, {}, &Drawn::example);
-  const PoolKey key{.seed'
 mutant sorted_by_one_side 'examples of one longest side come in any order of the other' lib/data/batch_plan.cpp $batches 1 'BatchPlan.FillsBatches*' \
   'longest % 2 == 0 ? difference : -difference' 'k.lengths.target * 0'

@@ -272,23 +272,6 @@ TEST(LoaderOfPackedRows, DoesNotReadADocumentFromItsBeginningToItsEnd) {
   EXPECT_LT(follow, rows / 4) << "rows that go on where the one before ends";
 }
 
-TEST(LoaderOfPairs, TakesPairsOfOneLengthInAnyOrder) {
-  constexpr std::uint64_t verses = 300;
-  const Shards shards{spec::TokenLayout::marian, {verses, verses}};  // each pair twice
-  Loader loader = shards.loader(sizes(4000, 1000));
-  int rising = 0, falling = 0;
-  for (StepBatches step = loader.next(); step.at.pool.epoch == 0; step = loader.next()) {
-    for (const Batch& batch : step.batches) {
-      for (std::size_t i = 1; i < batch.examples.size(); ++i) {
-        rising += batch.examples[i] == batch.examples[i - 1] + verses ? 1 : 0;
-        falling += batch.examples[i] + verses == batch.examples[i - 1] ? 1 : 0;
-      }
-    }
-  }
-  EXPECT_GT(rising, 20);
-  EXPECT_GT(falling, 20);
-}
-
 TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
   const Shards shards{spec::TokenLayout::marian, {300}};
   BatchConfig config = sizes(400, 400);
