@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -156,18 +157,16 @@ TEST(Placement, TheSearchIsBetterThanRandomOnesWhereRanksHaveFewMicroBatches) {
 }
 
 TEST(Placement, TheSearchExchangesTasksOfItsFirstOrders) {
-  // 12 tasks of one size on 6 ranks. In no order by components do the two tasks of each rank share both of theirs.
-  const spec::ModelSpec spec = plan::spec_of(many(4), 0);
-  const partition::Layout layout({6});
-  std::mt19937_64 random(6);
+  // 6 tasks on 4 ranks, whose first orders are 16 % slower than the best of these random placements.
+  const spec::ModelSpec spec = plan::spec_of(many(3), 0);
+  const partition::Layout layout({4});
+  std::mt19937_64 random(2);
   PlacementCosts costs = drawn_costs(spec, random);
-  costs.routes.assign(spec.routes.size(), 1);
-  const plan::PlacementScore score = plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout);
-  plan::PlacementScore best = score;
-  for (int i = 0; i < 20'000; ++i)
-    best = std::min(best, plan::score_of(drawn_placement(spec, 6, random), spec, costs, layout),
-                    [](const auto& left, const auto& right) { return left < right; });
-  EXPECT_FALSE(best < score);
+  costs.inner_s.assign(spec.components.size(), 20);
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 3000; ++i)
+    best = std::min(best, plan::score_of(drawn_placement(spec, 4, random), spec, costs, layout).step_s);
+  EXPECT_LT(plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout).step_s, best);
 }
 
 TEST(Placement, WhereNothingMovesForFreeEverywhereIsChosen) {
