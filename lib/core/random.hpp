@@ -3,9 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 /// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so
 /// results do not depend on the number of ranks, the order of calls or resuming. A zero key and counter give 6627e8d5
@@ -27,8 +27,8 @@ class RandomStream {
   /// Uniform in [0, n), unbiased; n > 0.
   [[nodiscard]] std::uint64_t below(std::uint64_t n) noexcept;
   /// Any order, each as likely (Fisher-Yates).
-  template <class T>
-  void shuffle(std::span<T> values) {
+  template <class Value>
+  void shuffle(std::vector<Value>& values) {
     for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
   }
   /// Standard normal (Box-Muller; two draws of uniform() each).

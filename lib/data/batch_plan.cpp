@@ -93,7 +93,7 @@ BatchPlan::BatchPlan(const BatchPlanSettings& settings, std::span<const Lengths>
     const std::size_t pieces = std::min(pieces_.size() - i, static_cast<std::size_t>(settings.micro_batches));
     steps_.push_back({narrow<std::uint32_t>(i), narrow<std::uint32_t>(pieces)});
   }
-  RandomStream{key.seed, step_shuffle, key.epoch, key.pool}.shuffle(std::span{steps_});
+  RandomStream{key.seed, step_shuffle, key.epoch, key.pool}.shuffle(steps_);
 }
 
 void BatchPlan::deal(std::size_t micro_batches) {

@@ -402,7 +402,7 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
     std::vector<LmRow> rows = packed_ ? plan_packed_rows(documents.positions(), width, settings_.batch.documents)
                                       : plan_single_rows(documents.positions(), width);
     // As planned, steps would have neighbouring parts of a long document.
-    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows});
+    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(rows);
     if (packed_)
       source = std::make_unique<PackedRows>(*this, std::move(documents), std::move(rows));
     else

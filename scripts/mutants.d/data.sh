@@ -27,7 +27,7 @@ mutant pages_of_lengths_kept 'pages of lengths stay while a pool is planned' lib
   '      shards_.go_to(draw.example);' ''
 mutant documents_as_drawn 'the documents of a pool are looked up as they are drawn' lib/data/pool_source.cpp $batches 1 'PoolMaker.PlansFile*' \
   'std::ranges::sort(places, {}, ' 'if (false) std::ranges::sort(places, {}, '
-mutant rows_in_order 'the parts of a document follow each other in training' lib/data/pool_source.cpp $batches 1 'LoaderOfPackedRows.*' \
-  '    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(std::span{rows});' ''
+mutant rows_in_order 'the parts of a document follow each other in training' lib/data/pool_source.cpp $batches 1 'LoaderOfRows.*' \
+  '    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(rows);' ''
 mutant sorted_by_one_side 'examples of one longest side come in any order of the other' lib/data/batch_plan.cpp $batches 1 'BatchPlan.FillsBatches*' \
   'longest % 2 == 0 ? difference : -difference' 'k.lengths.target * 0'

@@ -47,8 +47,8 @@ within() { # within SECONDS COMMAND…: whether it comes true
   squeue
   return 1
 }
-ended() { # Slurm says so; no answer, or the moment between a lost node and the new start, is no end
-  [[ $(squeue -h -t all -j "$job" -o %T 2>&1) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT)$|"Invalid job id" ]]
+ended() { # ended [JOB]: Slurm says so; no answer, or the moment between a lost node and the new start, is no end
+  [[ $(squeue -h -t all -j "${1:-$job}" -o %T 2>&1) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT)$|"Invalid job id" ]]
 }
 pending() { [ "$(squeue -h -j "$job" -o %T)" = PENDING ]; }
 log_has() { grep -q "$1" train16."$job".out 2>/dev/null; }
@@ -91,7 +91,8 @@ rank() { # rank NUMBER: its process, as seen inside
     done' _ "$job" "$1"
 }
 
-mend_cluster() {
+mend_cluster() { # for teardown()
+  if [[ -z $BATS_TEST_COMPLETED && -n ${job:-} ]]; then tail -n 40 train16."$job".out || true; fi
   scancel --full -u root 2>/dev/null || true
   local node
   for node in 1 2 3 4; do

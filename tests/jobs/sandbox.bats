@@ -63,7 +63,7 @@ TOOL
   sed -e 's#"runs/tiny/\(train\|tokenizer.model\|shards\)"#"runs/chain/\1"#' -e 's#runs/tiny/text/valid#runs/chain/valid#g' \
     -e 's/"length": 300/"length": 60/' -e 's/"interval": 50,/"interval": 15,/' -e 's/, "chrf"//' configs/tiny.json >chain.json
   chain() { jobs/chain.sh chain.json --on train --nodes=3 --to export '--quantization int8' -- --ntasks-per-node=1 --gpus-per-node=0 --time=10; }
-  all_ended() { [ -z "$(squeue -h -o %T)" ]; }
+  all_ended() { queued=$(squeue -h -o %T) && [ -z "$queued" ]; }
   job=none
   chain
   within 150 all_ended # there is no text to validate on

@@ -120,7 +120,7 @@ class DenoiseTransform final : public Transform {
       sentences.back().push_back(ids[at]);
       if (ends(at) && at + 1 < ids.size() && !ends(at + 1)) sentences.emplace_back();
     }
-    random.shuffle(std::span{sentences});
+    random.shuffle(sentences);
     ids.clear();
     for (const Ids& sentence : sentences) ids.insert(ids.end(), sentence.begin(), sentence.end());
   }
@@ -173,7 +173,7 @@ class DenoiseTransform final : public Transform {
         ++spans.empty;
     }
     spans.empty = std::min(spans.empty, most_empty_spans(masked));
-    random.shuffle(std::span{spans.lengths});  // the one that was cut is not always the last
+    random.shuffle(spans.lengths);  // the one that was cut is not always the last
     return spans;
   }
   [[nodiscard]] std::size_t most_empty_spans(std::size_t masked) const {
