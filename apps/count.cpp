@@ -5,6 +5,7 @@
 #include "app.hpp"
 #include "data/corpora.hpp"
 #include "data/token_count.hpp"
+#include "data/tokenizer_files.hpp"
 #include "plan/run_config.hpp"
 
 namespace {
@@ -46,17 +47,17 @@ Counted count_corpora(comm::Context& context, const plan::RunConfig& config, con
 }
 
 /// Tokens of the corpora: by the shards that were made of them, else counted. **Collective.**
-boost::json::object tokens_of(comm::Context& context, const Counted& counted, const std::optional<Path>& shards,
-                              const std::optional<data::Tokenizer>& tokenizer, const Path& cache) {
+boost::json::object tokens_of(comm::Context& context, const Counted& counted, const Path& shards,
+                              const std::optional<data::Tokenizer>& tokenizer, const data::CountSettings& settings) {
   boost::json::object figures;
   comm::at_root(context.world, [&] {
-    if (shards && context.files.exists(data::shard_index_path(*shards)))
-      figures = data::token_figures(data::read_shard_index(context.files, *shards), counted.corpora);
+    if (!shards.empty() && context.files.exists(data::shard_index_path(shards)))
+      figures = data::token_figures(data::read_shard_index(context.files, shards), counted.corpora);
   });
   if (comm::any_of(context.world, !figures.empty()) || !tokenizer) return figures;
   data::require_readable(counted.corpora);
   const std::vector<data::TokenCount> counts =
-      data::count_tokens(context.world, context.files, context.log, counted.corpora, *tokenizer, cache);
+      data::count_tokens(context.world, context.files, context.log, counted.corpora, *tokenizer, settings.cache);
   context.print(data::token_table(counted.names, counts));
   for (std::size_t c = 0; c < counts.size(); ++c)
     figures[counted.names[c]] = data::figures_of(counts[c], counted.corpora[c].rules.pairs);
@@ -82,7 +83,6 @@ int main(int argc, char** argv) {
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
 
     data::CountSettings settings{.cache = data::user_cache_folder() / "count", .content_hash = content_hash};
-    std::optional<Path> shards;
     std::optional<plan::RunConfig> config;
     if (texts.empty() && (options.config.empty() || options.config.extension() == ".json")) {
       config = app::load_config<plan::RunConfig>(options, context);
@@ -90,16 +90,16 @@ int main(int argc, char** argv) {
       context.world.configure(config->comm);
       settings.cache = data::cache_folder(config->data, config->run_dir) / "count";
       settings.unpack.limit = config->data.unpacked_limit;
-      shards = config->data.shards;
-      if (tokenizer_file.empty() && comm::any_of(context.world, context.files.exists(config->data.tokenizer)))
-        tokenizer_file = config->data.tokenizer;
     }
     std::optional<data::Tokenizer> tokenizer;
-    if (!tokenizer_file.empty()) {
-      constexpr spec::VocabularyRule any{.ids = spec::TokenIds{}};  // only the number of ids counts
-      comm::agree(context.world, [&] { tokenizer = data::Tokenizer::read(context.files, tokenizer_file, any); });
-      settings.unpack.folder = settings.cache.parent_path() / "unpacked";
-    }
+    constexpr spec::VocabularyRule any{.ids = spec::TokenIds{}};  // only the number of ids counts
+    comm::agree(context.world, [&] {
+      if (!tokenizer_file.empty())
+        tokenizer = data::Tokenizer::read(context.files, tokenizer_file, any);
+      else if (config && data::has_tokenizer(context.files, config->data))
+        tokenizer = data::read_tokenizer(context.files, config->data, any);
+    });
+    if (tokenizer) settings.unpack.folder = settings.cache.parent_path() / "unpacked";
     const double begin_s = context.clock.monotonic_s();
     texts.insert(texts.begin(), options.config);
     const Counted counted = config ? count_corpora(context, *config, settings) : count_texts(context, texts, settings);
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
     if (context.is_root()) data::log_warnings(context.log, counted.files);
     boost::json::object figures = data::count_figures(counted.files);
     try {
-      boost::json::object tokens = tokens_of(context, counted, shards, tokenizer, settings.cache);
+      boost::json::object tokens = tokens_of(context, counted, config ? config->data.shards : "", tokenizer, settings);
       if (!tokens.empty()) figures["corpora"] = std::move(tokens);
     } catch (const Error& error) {  // preprocess, which runs next, writes shards again and says what a text lacks
       if (!config) throw;

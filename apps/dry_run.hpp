@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/run_main.hpp"
-#include "data/tokenizer.hpp"
+#include "data/tokenizer_files.hpp"
 #include "interchange/formats.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
@@ -22,10 +22,9 @@ inline std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Con
   std::int64_t pieces = config.model.vocab_size.value_or(0);
   comm::agree(context.world, [&] {
     if (pieces > 0) return;
-    if (context.files.exists(config.data.tokenizer)) {
-      pieces = data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model))
-                   .vocabulary()
-                   .pieces;
+    if (data::has_tokenizer(context.files, config.data)) {
+      pieces =
+          data::read_tokenizer(context.files, config.data, spec::vocabulary_rule(config.model)).vocabulary().pieces;
     } else if (config.data.tokenizer_training) {
       pieces = config.data.tokenizer_training->vocab_size;
     }

@@ -4,6 +4,7 @@
 
 #include "app.hpp"
 #include "data/show.hpp"
+#include "data/tokenizer_files.hpp"
 #include "data/verify.hpp"
 #include "plan/run_config.hpp"
 
@@ -71,14 +72,14 @@ int main(int argc, char** argv) {
           data::count_corpora(context.world, context.files, context.log, config->data,
                               {.cache = settings.cache / "count", .unpack = unpack});
       comm::at_root(context.world, [&] {
-        const auto tokenizer = data::Tokenizer::read(context.files, config->data.tokenizer, settings.vocabulary);
+        const auto tokenizer = data::read_tokenizer(context.files, config->data, settings.vocabulary);
         context.print(data::show_examples(context.files, config->data, corpora, tokenizer, shown, config->seed));
       });
       return Exit::ok;
     }
     const double begin_s = context.clock.monotonic_s();
     if (verify) {
-      const auto tokenizer = data::Tokenizer::read(context.files, config->data.tokenizer, settings.vocabulary);
+      const auto tokenizer = data::read_tokenizer(context.files, config->data, settings.vocabulary);
       const data::VerifyReport report =
           data::verify_shards(context.world, context.files, context.log, config->data, tokenizer);
       context.log.info("{} token shards with {} examples are whole", report.shards, report.examples);

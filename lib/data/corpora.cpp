@@ -37,6 +37,7 @@ std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const 
   corpora.reserve(data.corpora.size());
   for (std::size_t c = 0; c < data.corpora.size(); ++c) {
     CountedCorpus& corpus = corpora.emplace_back(CountedCorpus{.rules = rules_of(data.corpora[c], data)});
+    corpus.languages = data.corpora[c].languages;
     for (const std::string& name : names[2 * c]) corpus.source.push_back(counted[place_of.at(name)]);
     for (const std::string& name : names[2 * c + 1]) corpus.target.push_back(counted[place_of.at(name)]);
   }

@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/comm.hpp"
@@ -20,6 +21,7 @@ namespace argosy::data {
 struct CountedCorpus {
   TextRules rules{};
   std::vector<CountedFile> source{}, target{};
+  std::vector<std::string> languages{};  // as configured
 
   [[nodiscard]] std::int64_t lines() const {
     std::int64_t sum = 0;

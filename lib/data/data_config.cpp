@@ -82,7 +82,7 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
   static constexpr config::KeyText texts[] = {
       {"tokenizer",
        "a SentencePiece model, which preprocess makes if tokenizer_training is set, or a tokenizer.json of Hugging "
-       "Face"},
+       "Face; with {language} in its name, one for each language, for a model with model.embeddings by language"},
       {"shards", "folder of the token shards that preprocess writes and train reads"},
       {"mode",
        "prepared: preprocess tokenizes the text, and train reads ids; online: train tokenizes the text that it draws, "

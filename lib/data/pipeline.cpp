@@ -88,8 +88,12 @@ void DocumentLines::add(const std::string& source, const std::string& target) {
 }
 
 Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode)
-    : Pipeline(make_transforms(corpus, tokenizer), has_pairs(corpus),
-               narrow<std::int32_t>(tokenizer.vocabulary().unk.value_or(-1)), mode) {
+    : Pipeline(corpus, std::make_unique<const Tokenizer>(tokenizer.of(corpus.languages)), mode) {}
+
+Pipeline::Pipeline(const CorpusConfig& corpus, std::unique_ptr<const Tokenizer> tokenizer, DataMode mode)
+    : Pipeline(make_transforms(corpus, *tokenizer), has_pairs(corpus),
+               narrow<std::int32_t>(tokenizer->vocabulary().unk.value_or(-1)), mode) {
+  tokenizer_ = std::move(tokenizer);
   if (is_random() && !has_source_)
     throw_error(Fault::config, "data.corpora: " + corpus.name,
                 "transforms that draw nothing in a corpus for a language model, whose rows are planned to the token",

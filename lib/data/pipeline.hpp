@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,11 +33,13 @@ class DocumentLines {
 
 class Pipeline {
  public:
-  /// Borrows the tokenizer. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
+  /// tokenizer: of all corpora. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
   Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode = DataMode::prepared);
   /// The same of transforms as they are, one of which tokenizes; `unknown`: the id of the unknown piece, or -1.
   Pipeline(Transforms transforms, bool has_source, std::int32_t unknown, DataMode mode = DataMode::prepared);
 
+  /// That of the corpus: of its languages, where there is one for each.
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Whether examples are stored as text: where the tokenizer or a transform before it is random, where training reads
   /// the lines before them, and under data.mode online. Else they are ids.
   [[nodiscard]] bool stores_text() const noexcept { return stored_at_ <= tokenizer_at_; }
@@ -68,11 +71,13 @@ class Pipeline {
   [[nodiscard]] bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
 
  private:
+  Pipeline(const CorpusConfig& corpus, std::unique_ptr<const Tokenizer> tokenizer, DataMode mode);
   /// How long hardly any draw makes an example, as it comes to the first transform that draws: by mean and deviation of
   /// a few draws, not much above the longest of them, which may be one of two.
   [[nodiscard]] Lengths longest_drawn(const Example& text) const;
 
-  Transforms transforms_;  // on text, the one that tokenizes, on ids
+  std::unique_ptr<const Tokenizer> tokenizer_;  // transforms borrow it
+  Transforms transforms_;                       // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
   std::size_t stored_at_ = 0;  // examples are stored as they come to this transform
   bool has_source_, stores_places_;

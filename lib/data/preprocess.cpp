@@ -17,6 +17,7 @@
 #include "data/show.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenize.hpp"
+#include "data/tokenizer_files.hpp"
 
 namespace argosy {
 
@@ -68,7 +69,7 @@ std::int64_t lines_per_shard(const PreprocessSettings& settings, const CountedCo
 }
 
 std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const CountedCorpus> corpora,
-                             const Tokenizer& tokenizer, std::span<const Pipeline> pipelines) {
+                             std::span<const Pipeline> pipelines) {
   std::vector<Unit> units;
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     const CorpusConfig& corpus = settings.data.corpora[c];
@@ -78,7 +79,7 @@ std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const
     for (std::int64_t number = 0; number * per_shard < lines; ++number) {
       task.text.first_line = number * per_shard;
       task.text.lines = std::min(per_shard, lines - task.text.first_line);
-      task.recipe = digest_of_task(task, tokenizer.digest(), per_shard);
+      task.recipe = digest_of_task(task, pipelines[c].tokenizer().digest(), per_shard);
       if (number == 0) recipe8 = task.recipe.hex().substr(0, 8);
       units.push_back({c, task, fmt::format("{}-{}-{:05}.tokens", corpus.name, recipe8, number)});
     }
@@ -141,11 +142,11 @@ std::optional<UnitResult> find_unit(const Files& files, const Path& path, const 
   }
 }
 
-UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
-                     const Unit& unit) {
+UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Unit& unit) {
   const Path path = Path{settings.data.shards} / unit.file;
   if (std::optional<UnitResult> kept = find_unit(files, path, unit, log)) return *std::move(kept);
-  files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
+  files.write_atomically(
+      path, tokenize_shard(files, unit.task.pipeline->tokenizer(), unit.task, static_cast<int>(settings.data.workers)));
   UnitResult result = result_of(TokenShard::open(files, path), unit);
   result.written = true;
   return result;
@@ -153,13 +154,12 @@ UnitResult make_unit(const Files& files, const Log& log, const PreprocessSetting
 
 /// **Collective.** Rank r makes units r, r + W, …; the results of all come back in unit order.
 std::vector<UnitResult> make_units(const comm::Communicator& world, const Files& files, const Log& log,
-                                   const PreprocessSettings& settings, const Tokenizer& tokenizer,
-                                   std::span<const Unit> units) {
+                                   const PreprocessSettings& settings, std::span<const Unit> units) {
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<UnitResult> mine;
   comm::agree(world, [&] {
     for (std::size_t u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks) {
-      mine.push_back(make_unit(files, log, settings, tokenizer, units[u]));
+      mine.push_back(make_unit(files, log, settings, units[u]));
       log.progress("tokenize", static_cast<double>(std::min(u + ranks, units.size())),
                    static_cast<double>(units.size()), "shards");
     }
@@ -267,7 +267,7 @@ void log_marks(const Log& log, std::span<const CountedFile> texts) {
            std::ranges::count_if(texts, has_mark), texts.size(), first->path.string());
 }
 
-void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
+void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings,
                   std::span<const Pipeline> pipelines, std::span<const CountedCorpus> corpora,
                   const ShardIndex& index) {
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
@@ -301,7 +301,8 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
       for (const bool source : {true, false}) {
         if (source && !shard.has_source()) continue;
         log.info("{} {} {}: {}", corpus.name, i, source ? "source" : "target",
-                 text_of_ids(tokenizer, source ? example.source : example.target));
+                 text_of_ids(pipeline.tokenizer().side(source ? Side::source : Side::target),
+                             source ? example.source : example.target));
       }
     }
   }
@@ -321,8 +322,8 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
   log_marks(log, files_of(corpora));
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, corpora);
   const std::vector<Pipeline> pipelines = pipelines_of(settings, prepared.tokenizer);
-  const std::vector<Unit> units = plan_units(settings, corpora, prepared.tokenizer, pipelines);
-  const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
+  const std::vector<Unit> units = plan_units(settings, corpora, pipelines);
+  const std::vector<UnitResult> results = make_units(world, files, log, settings, units);
   PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
                           .tokenizer_trained = prepared.trained};
   for (const UnitResult& result : results) ++(result.written ? report.shards_written : report.shards_kept);
@@ -344,16 +345,17 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
     if (world.rank() != 0) return;
     ownership.check();
     commit_index(files, folder, report.index);
-    log_examples(files, log, settings, prepared.tokenizer, pipelines, corpora, report.index);
+    log_examples(files, log, settings, pipelines, corpora, report.index);
   });
   return report;
 }
 
 bool is_preprocessed(const comm::Communicator& world, const Files& files, const Log& log,
                      const PreprocessSettings& settings) {
-  const Path folder = settings.data.shards, tokenizer_path = settings.data.tokenizer;
+  const Path folder = settings.data.shards;
   bool is_there = false;
-  comm::at_root(world, [&] { is_there = files.exists(shard_index_path(folder)) && files.exists(tokenizer_path); });
+  comm::at_root(world,
+                [&] { is_there = files.exists(shard_index_path(folder)) && has_tokenizer(files, settings.data); });
   std::array<std::int64_t, 1> answer{is_there ? 1 : 0};
   world.all_reduce(answer);  // zero on the other ranks
   if (answer[0] == 0) return false;
@@ -362,9 +364,9 @@ bool is_preprocessed(const comm::Communicator& world, const Files& files, const 
       count_corpora(world, files, log, settings.data, {.cache = settings.cache / "count", .unpack = unpack});
   require_readable(corpora);
   comm::at_root(world, [&] {
-    const Tokenizer tokenizer = Tokenizer::read(files, tokenizer_path, settings.vocabulary);
+    const Tokenizer tokenizer = read_tokenizer(files, settings.data, settings.vocabulary);
     const std::vector<Pipeline> pipelines = pipelines_of(settings, tokenizer);
-    const Digest wanted = recipe_of(plan_units(settings, corpora, tokenizer, pipelines));
+    const Digest wanted = recipe_of(plan_units(settings, corpora, pipelines));
     try {
       const ShardIndex index = read_shard_index(files, folder);
       answer[0] = index.tokenizer == tokenizer.digest() && index.recipe == wanted ? 1 : 0;

@@ -46,8 +46,8 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
 [[nodiscard]] bool is_preprocessed(const comm::Communicator& world, const Files& files, const Log& log,
                                    const PreprocessSettings& settings);
 
-/// The tokenizer of a configuration, trained when asked and not there yet; its model file then has a `.recipe` next to
-/// it that tells what it was made from. **Collective** over `world`.
+/// The tokenizer of a configuration, or those of its languages, trained when asked and not there yet; a model file then
+/// has a `.recipe` next to it that tells what it was made from. **Collective** over `world`.
 struct PreparedTokenizer {
   Tokenizer tokenizer;
   bool trained = false;

@@ -39,7 +39,7 @@ std::vector<Example> first_examples(const Files& files, const CountedCorpus& cor
 
 class Show {
  public:
-  Show(const Pipeline& pipeline, const Tokenizer& tokenizer) : pipeline_(pipeline), tokenizer_(tokenizer) {}
+  explicit Show(const Pipeline& pipeline) : pipeline_(pipeline) {}
 
   void add(Example example, const Draw& draw) {
     Example stored = example;
@@ -86,18 +86,18 @@ class Show {
       text_ += fmt::format("    target  {}\n", beginning_of(example.target_text));
       return;
     }
-    if (has_source) add_ids("source", example.source);
-    add_ids("target", example.target);
+    if (has_source) add_ids(Side::source, example.source);
+    add_ids(Side::target, example.target);
     if (!example.loss.empty())
       text_ += fmt::format("            loss on {} of {} pieces\n", std::ranges::count(example.loss, true),
                            example.loss.size());
   }
-  void add_ids(std::string_view side, const std::vector<std::int32_t>& ids) {
-    text_ += fmt::format("    {}  {}\n", side, text_of_ids(tokenizer_, ids));
+  void add_ids(Side side, const std::vector<std::int32_t>& ids) {
+    text_ += fmt::format("    {}  {}\n", side == Side::source ? "source" : "target",
+                         text_of_ids(pipeline_.tokenizer().side(side), ids));
   }
 
   const Pipeline& pipeline_;
-  const Tokenizer& tokenizer_;
   std::string text_;
 };
 
@@ -118,7 +118,7 @@ std::string show_examples(const Files& files, const DataConfig& config, std::spa
   std::string text;
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     const Pipeline pipeline{config.corpora[c], tokenizer};
-    Show show{pipeline, tokenizer};
+    Show show{pipeline};
     const std::vector<Example> examples = first_examples(files, corpora[c], count, pipeline.lines_before());
     for (std::size_t i = 0; i < examples.size(); ++i) {
       show.add_title(fmt::format("{}, example {}", config.corpora[c].name, i + 1));

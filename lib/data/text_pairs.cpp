@@ -56,8 +56,11 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
     std::vector<std::int32_t> source, target;
     std::uint64_t number = 0;
   };
-  const std::vector<std::int32_t> before_source = ids_of_pieces(tokenizer, text.prefixes.source, Prefix::type),
-                                  before_target = ids_of_pieces(tokenizer, text.prefixes.target, Prefix::type);
+  const auto before = [&](Side side, const std::vector<std::string>& pieces) {
+    return ids_of_pieces(tokenizer.side(side), pieces, Prefix::type);
+  };
+  const std::vector<std::int32_t> before_source = before(Side::source, text.prefixes.source),
+                                  before_target = before(Side::target, text.prefixes.target);
   std::vector<Line> lines;
   for (std::size_t i = 0; i < text.source.size(); ++i) {
     lines.push_back({encode_line(tokenizer, text.source[i], Side::source, before_source), {}, i});

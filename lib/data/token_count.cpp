@@ -51,7 +51,8 @@ void add(TokenCount& sum, const TokenCount& other) {
 
 void add_records(TokenCount& count, Records&& read, bool pairs, const Tokenizer& tokenizer) {
   const std::unique_ptr<const Transform> tokenize = Subword{}.make({.tokenizer = tokenizer, .languages = {}});
-  const auto unknown_in = [unknown = tokenizer.unknown()](const std::vector<std::int32_t>& ids) {
+  const auto unknown_in = [&](Side side, const std::vector<std::int32_t>& ids) {
+    const std::optional<std::int64_t> unknown = tokenizer.side(side).unknown();
     return unknown ? std::ranges::count(ids, *unknown) : 0;
   };
   count.broken += read.broken;
@@ -65,7 +66,7 @@ void add_records(TokenCount& count, Records&& read, bool pairs, const Tokenizer&
       continue;
     }
     ++count.examples;
-    count.unknown += unknown_in(target) + unknown_in(source);
+    count.unknown += unknown_in(Side::target, target) + unknown_in(Side::source, source);
     if (pairs) add_length(count.source, source.size() + 1);
     add_length(count.target, target.size() + ends);
   }
@@ -120,12 +121,13 @@ TokenCount count_corpus(const comm::Communicator& world, const Files& files, con
 }  // namespace
 
 std::vector<TokenCount> count_tokens(const comm::Communicator& world, const Files& files, const Log& log,
-                                     std::span<const CountedCorpus> corpora, const Tokenizer& tokenizer,
+                                     std::span<const CountedCorpus> corpora, const Tokenizer& tokenizers,
                                      const Path& cache) {
   if (corpora.empty())
     throw_error(Fault::usage, "--tokenizer", "files", "standard input", "write the text to a file to count its tokens");
   std::vector<TokenCount> counts;
   for (const CountedCorpus& corpus : corpora) {
+    const Tokenizer tokenizer = tokenizers.of(corpus.languages);
     const Path path = cache / cache_name(corpus, tokenizer);
     std::string known;
     comm::at_root(world, [&] {

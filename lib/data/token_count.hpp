@@ -33,7 +33,7 @@ struct TokenCount {
 /// Throws Error{usage} for no corpus, which is standard input, and Error{data} as read_records. **Collective** over
 /// `world`; the result is the same on all ranks.
 [[nodiscard]] std::vector<TokenCount> count_tokens(const comm::Communicator& world, const Files& files, const Log& log,
-                                                   std::span<const CountedCorpus> corpora, const Tokenizer& tokenizer,
+                                                   std::span<const CountedCorpus> corpora, const Tokenizer& tokenizers,
                                                    const Path& cache);
 
 /// The figures of a corpus in the result line.

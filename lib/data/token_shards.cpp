@@ -14,13 +14,13 @@ namespace {
 constexpr const char* remake = "run preprocess with this configuration, or correct data.shards";
 
 /// Opens the shards that the index names, of one corpus.
-std::vector<TokenShard> open_shards(const Files& files, const Path& folder, const ShardIndex& index,
-                                    const ShardIndex::Corpus& corpus, const Pipeline& pipeline) {
+std::vector<TokenShard> open_shards(const Files& files, const Path& folder, const ShardIndex::Corpus& corpus,
+                                    const Pipeline& pipeline) {
   std::vector<TokenShard> shards;
   for (const ShardIndex::Shard& entry : corpus.shards) {
     TokenShard shard = TokenShard::open(files, folder / entry.file);
     if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
-        shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
+        shard.body_digest() != entry.digest || shard.tokenizer_digest() != pipeline.tokenizer().digest() ||
         shard.has_source() != (corpus.texts.size() == 2) || shard.is_text() != pipeline.stores_text())
       throw_error(Fault::corrupt, (folder / entry.file).string(), "the shard that the index names", "another one",
                   "remove the file and run preprocess");
@@ -133,7 +133,7 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
     if (pipeline.recipe() != entry.transforms)
       throw_error(Fault::data, where, fmt::format("transforms of {} as configured:{}", entry.name, pipeline.recipe()),
                   fmt::format("token shards made with:{}", entry.transforms), remake);
-    std::vector<TokenShard> own = open_shards(files, folder, index, entry, pipeline);
+    std::vector<TokenShard> own = open_shards(files, folder, entry, pipeline);
     const std::size_t count = own.size();
     for (TokenShard& shard : own) {
       shards.is_exact_ = shards.is_exact_ && !shard.has_loss();
@@ -214,7 +214,7 @@ TokenShards::Document TokenShards::document(std::uint64_t number) const {
   return document;
 }
 
-void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
+void TokenShards::require_at_most(std::int64_t positions) const {
   const auto is_longer = [&](const Lengths& each) { return std::max(each.source, each.target) > positions; };
   for (const Run& run : runs_) {
     if (!is_longer(shards_[run.shard].longest())) continue;
@@ -225,6 +225,7 @@ void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& token
       Example made;
       read(example, std::nullopt, made);
       const bool is_source = found.source > positions;
+      const Tokenizer& tokenizer = pipelines_[run.corpus].tokenizer().side(is_source ? Side::source : Side::target);
       std::vector<std::int32_t>& ids = is_source ? made.source : made.target;
       ids.resize(std::min<std::size_t>(ids.size(), 12));
       throw_error(Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),

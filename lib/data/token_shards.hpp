@@ -59,7 +59,7 @@ class TokenShards {
   bool read(std::uint64_t example, const std::optional<Draw>& draw, Example& out) const;
   /// Throws Error{data} naming the first example with a side of more than `positions`, EOS included: corpus, number,
   /// first words.
-  void require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const;
+  void require_at_most(std::int64_t positions) const;
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
   /// Gives the pages of all files back (Mapping).
   void release_pages() const;

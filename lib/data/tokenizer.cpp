@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/tokenizer_pack.hpp"
 #include "tokenizer/pipeline.hpp"
 
 namespace argosy::data {
@@ -190,26 +191,78 @@ struct Tokenizer::TableModel final : Model {
   }
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes)
-    : model_(std::move(model)), model_bytes_(std::move(model_bytes)), digest_(digest_of(model_bytes_)) {}
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-Tokenizer::~Tokenizer() = default;
+/// One for each language, or for each side.
+struct Tokenizer::Parts {
+  bool by_language = true;
+  std::map<std::string, Tokenizer> each;
+};
+
+namespace {
+
+constexpr std::string_view source_name = "source", target_name = "target";
+
+}  // namespace
 
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
-  std::unique_ptr<const Model> model;
+  if (is_several(model_bytes)) {
+    const TokenizerPack several = unpack_several(model_bytes, name);
+    return of_files(several.by_language, several.files, rule, name);
+  }
+  Tokenizer tokenizer;
   if (is_packed(model_bytes))
-    model = std::make_unique<TableModel>(model_bytes, name);
+    tokenizer.model_ = std::make_shared<const TableModel>(model_bytes, name);
   else if (model_bytes.starts_with('{'))
-    model = std::make_unique<JsonModel>(model_bytes, name);
+    tokenizer.model_ = std::make_shared<const JsonModel>(model_bytes, name);
   else
-    model = std::make_unique<SentencePieceModel>(model_bytes, name);
-  Tokenizer tokenizer{std::move(model), std::move(model_bytes)};
+    tokenizer.model_ = std::make_shared<const SentencePieceModel>(model_bytes, name);
+  tokenizer.digest_ = digest_of(model_bytes);
+  tokenizer.model_bytes_ = std::make_shared<const std::string>(std::move(model_bytes));
   tokenizer.apply(rule, name);
   return tokenizer;
 }
 
+Tokenizer Tokenizer::by_language(const TokenizerFiles& files, spec::VocabularyRule rule, std::string_view name) {
+  return of_files(true, files, rule, name);
+}
+
+Tokenizer Tokenizer::by_side(std::string source, std::string target, spec::VocabularyRule rule, std::string_view name) {
+  const TokenizerFiles files{{std::string{source_name}, std::move(source)},
+                             {std::string{target_name}, std::move(target)}};
+  return of_files(false, files, rule, name);
+}
+
+Tokenizer Tokenizer::of_files(bool by_language, const TokenizerFiles& files, spec::VocabularyRule rule,
+                              std::string_view name) {
+  ARGOSY_CHECK(!files.empty(), "{}: no file", name);
+  Parts parts{.by_language = by_language, .each = {}};
+  const auto name_of = [&](const std::string& part) { return fmt::format("{} ({})", name, part); };
+  for (const auto& [part, bytes] : files) {
+    Tokenizer own = load(bytes, rule, name_of(part));
+    if (own.parts_) throw_error(Fault::data, name_of(part), "one tokenizer", "several", "name files of one each");
+    rule.least_pieces = std::max(rule.least_pieces, own.spelled_ids());
+    parts.each.emplace(part, std::move(own));
+  }
+  for (auto& [part, own] : parts.each) own.apply(rule, name_of(part));  // as many ids as the largest
+  return of_parts(std::move(parts));
+}
+
+Tokenizer Tokenizer::of_parts(Parts parts) {
+  Tokenizer tokenizer;
+  tokenizer.vocabulary_ = parts.each.begin()->second.vocabulary();
+  Hasher hasher;
+  for (const auto& [part, own] : parts.each) hasher.update(fmt::format("{} {}\n", part, own.digest().hex()));
+  tokenizer.digest_ = hasher.digest();
+  tokenizer.parts_ = std::make_shared<const Parts>(std::move(parts));
+  return tokenizer;
+}
+
 void Tokenizer::apply(spec::VocabularyRule rule, std::string_view name) {
+  if (parts_) {
+    TokenizerFiles files;
+    for (const auto& [part, own] : parts_->each) files.emplace(part, own.model_bytes());
+    *this = of_files(parts_->by_language, files, rule, name);
+    return;
+  }
   vocabulary_ = spec::vocabulary_of(rule, std::max<std::int64_t>(model_->size(), rule.least_pieces));
   if (rule.ids) return;
   const std::int64_t file_pad = vocabulary_.pad && *vocabulary_.pad < vocabulary_.pieces ? *vocabulary_.pad : -1;
@@ -227,40 +280,89 @@ Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::Vocabulary
   return load(files.read_text(path), rule, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Side side) const {
-  return model_->encode(text, side);
+Tokenizer Tokenizer::of(std::span<const std::string> languages) const {
+  if (!is_by_language()) return *this;
+  const auto own = [&](const std::string& language) -> const Tokenizer& {
+    const auto found = parts_->each.find(language);
+    if (found == parts_->each.end())
+      throw_error(Fault::config, "data.tokenizer", "a tokenizer of the language " + language, "none",
+                  "add a task with this language, or name another");
+    return found->second;
+  };
+  ARGOSY_CHECK(!languages.empty(), "a direction without languages");
+  const Tokenizer &source = own(languages.front()), &target = own(languages.back());
+  if (source.digest() == target.digest()) return target;
+  return of_parts(
+      {.by_language = false, .each = {{std::string{source_name}, source}, {std::string{target_name}, target}}});
+}
+
+bool Tokenizer::is_by_language() const noexcept { return parts_ && parts_->by_language; }
+bool Tokenizer::is_by_side() const noexcept { return parts_ && !parts_->by_language; }
+
+const std::map<std::string, Tokenizer>& Tokenizer::parts() const {
+  static const std::map<std::string, Tokenizer> none;
+  return parts_ ? parts_->each : none;
+}
+
+const Tokenizer& Tokenizer::side(Side of) const {
+  if (!is_by_side()) return *this;
+  return parts_->each.at(std::string{of == Side::source ? source_name : target_name});
+}
+
+const Tokenizer::Model& Tokenizer::model() const {
+  ARGOSY_CHECK(model_ != nullptr, "one of several tokenizers is asked, and it is not said which");
+  return *model_;
+}
+
+std::string Tokenizer::model_bytes() const {
+  if (!parts_) return *model_bytes_;
+  TokenizerFiles files;
+  for (const auto& [part, own] : parts_->each) files.emplace(part, own.model_bytes());
+  return pack_several({parts_->by_language, std::move(files)});
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Side of) const {
+  return side(of).model().encode(text, of);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  const Model& model = side(Side::target).model();
   std::vector<std::int32_t> live;
   live.reserve(ids.size());
   for (const std::int32_t id : ids) {
-    if (id >= 0 && id < model_->size()) live.push_back(id);
+    if (id >= 0 && id < model.size()) live.push_back(id);
   }
-  return model_->decode(live);
+  return model.decode(live);
 }
 
 std::string Tokenizer::piece(std::int64_t id) const {
   ARGOSY_CHECK(id >= 0 && id < vocabulary_.rows, "id {} of {}", id, vocabulary_.rows);
-  if (id < model_->size()) return model_->piece(narrow<std::int32_t>(id));
+  if (id < model().size()) return model().piece(narrow<std::int32_t>(id));
   if (vocabulary_.pad == id) return "<pad>";
-  return fmt::format("<unused_{}>", id - model_->size());
+  return fmt::format("<unused_{}>", id - model().size());
 }
 
 float Tokenizer::score(std::int64_t id) const {
-  ARGOSY_CHECK(id >= 0 && id < model_->size(), "id {} of {}", id, vocabulary_.pieces);
-  return model_->score(narrow<std::int32_t>(id));
+  ARGOSY_CHECK(id >= 0 && id < model().size(), "id {} of {}", id, vocabulary_.pieces);
+  return model().score(narrow<std::int32_t>(id));
 }
 
-std::int64_t Tokenizer::spelled_ids() const { return model_->size(); }
-std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
-std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
-std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }
-const tokenizer::Pipeline* Tokenizer::pipeline() const { return model_->pipeline(); }
+std::int64_t Tokenizer::spelled_ids() const { return model().size(); }
+std::optional<std::int64_t> Tokenizer::unknown() const { return model().unknown(); }
+std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model().id_of(piece); }
+std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model().puts_before(id); }
+const tokenizer::Pipeline* Tokenizer::pipeline() const { return model().pipeline(); }
 bool Tokenizer::is_ordinary(std::int64_t id) const {
-  if (id < 0 || id >= model_->size() || model_->is_special(narrow<std::int32_t>(id))) return false;
+  if (id < 0 || id >= model().size() || model().is_special(narrow<std::int32_t>(id))) return false;
   return id != vocabulary_.eos && vocabulary_.bos != id && vocabulary_.pad != id && vocabulary_.unk != id;
 }
-TokenizerKind Tokenizer::kind() const { return model_->kind(); }
+TokenizerKind Tokenizer::kind() const { return model().kind(); }
+
+boost::json::value digests_of(const Tokenizer& tokenizer) {
+  if (!tokenizer.is_by_language()) return boost::json::value(tokenizer.digest().hex());
+  boost::json::object digests;
+  for (const auto& [language, own] : tokenizer.parts()) digests[language] = own.digest().hex();
+  return digests;
+}
 
 }  // namespace argosy::data

@@ -16,6 +16,7 @@
 #include "data/line_reader.hpp"
 #include "data/preprocess.hpp"
 #include "data/record_line.hpp"
+#include "data/tokenizer_files.hpp"
 
 namespace argosy::data {
 namespace {
@@ -82,45 +83,72 @@ void add_parts(std::string_view text, const char* ends, std::vector<std::string>
 
 /// What a line of a text says. A broken record says nothing: where records are read, it is refused or counted. A
 /// language model's text is cut at tabs too: SentencePiece trains on no line that has one.
-void add_texts(const std::string& line, const TextRules& rules, std::vector<std::string>& to) {
+void add_texts(const std::string& line, const TrainingText& text, std::vector<std::string>& to) {
   Record record;
+  const TextRules& rules = text.corpus->rules;
   const char* const ends = rules.pairs ? "\n" : "\n\t";
   if (rules.format == TextFormat::text) return add_parts(line, ends, to);
   if (parse_record(line, rules, record)) return;
-  add_parts(record.source, ends, to);
-  add_parts(record.target, ends, to);
+  if (text.source) add_parts(record.source, ends, to);
+  if (text.target) add_parts(record.target, ends, to);
+}
+
+/// The files that hold a text.
+std::vector<CountedFile> files_of(const TrainingText& text) {
+  const CountedCorpus& corpus = *text.corpus;
+  std::vector<CountedFile> found;
+  if (text.source || corpus.target.empty()) found = corpus.source;  // records hold both sides
+  if (text.target) found.insert(found.end(), corpus.target.begin(), corpus.target.end());
+  return found;
+}
+
+/// Calls visit(text, file) for the files of all texts, for each file once.
+template <class Visit>
+void for_each_file(std::span<const TrainingText> texts, Visit&& visit) {
+  std::set<Path> seen;
+  for (const TrainingText& text : texts)
+    for (const CountedFile& file : files_of(text))
+      if (seen.insert(file.path).second) visit(text, file);
 }
 
 std::string cached_name(const Digest& training, std::string_view model) {
   return fmt::format("{}-{}.model", training.hex(), digest_of(model).hex());
 }
 
+/// A tokenizer to be trained.
+struct Wanted {
+  Path path;
+  std::vector<TrainingText> texts;
+  bool is_one_of_many = false;  // of a language: one that is there is kept, since others may be added
+};
+
 /// The model of a training digest, from the cache or trained now.
-std::string cached_model(const Files& files, const Log& log, const PreprocessSettings& settings,
-                         std::span<const CountedCorpus> corpora, const Digest& training, bool& trained) {
+std::string cached_model(const Files& files, const Log& log, const PreprocessSettings& settings, const Wanted& wanted,
+                         const Digest& digest, bool& trained) {
   // The name tells both digests, so that a damaged model is not taken for what was trained.
   const Path folder = settings.cache / "tokenizers";
   try {
     files.make_folders(folder);
     for (const std::string& name : files.list(folder)) {
-      if (!name.starts_with(training.hex() + "-") || name_of_partial(name)) continue;
+      if (!name.starts_with(digest.hex() + "-") || name_of_partial(name)) continue;
       std::string model = files.read_text(folder / name);
-      if (name == cached_name(training, model)) return model;
+      if (name == cached_name(digest, model)) return model;
       log.warn("{} is damaged; the tokenizer is trained again", (folder / name).string());
     }
   } catch (const Error& error) {  // only time is lost
     log.warn("no tokenizer is taken from the cache: {}", error.what());
   }
-  const TokenizerTraining wanted = resolve_training(*settings.data.tokenizer_training, corpora.front().rules.pairs);
-  const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
+  const TokenizerTraining training =
+      resolve_training(*settings.data.tokenizer_training, wanted.texts.front().corpus->rules.pairs);
+  const std::vector<std::string> lines = sample_lines(files, wanted.texts, training.sample_lines);
   if (lines.empty())
     throw_error(Fault::data, "data.tokenizer_training", "text in the corpora", "none in the sampled lines",
                 "correct data.corpora or the files, or raise data.tokenizer_training.sample_lines");
-  log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
-  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout, symbols_of(settings.data));
+  log.info("training {}: {} pieces, on {} lines", wanted.path.string(), training.vocab_size, lines.size());
+  std::string model = train_tokenizer(training, lines, settings.vocabulary.layout, symbols_of(settings.data));
   trained = true;
   try {
-    files.write_atomically(folder / cached_name(training, model), model);
+    files.write_atomically(folder / cached_name(digest, model), model);
   } catch (const Error& error) {
     log.warn("the tokenizer is not kept in the cache: {}", error.what());
   }
@@ -140,14 +168,20 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 /// replaced goes first, so that a kill at any point leaves a state from which the same command goes on. Of several jobs
 /// that make one tokenizer at once, the first to write its recipe decides what it is.
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
-                             std::span<const CountedCorpus> corpora, bool& trained) {
-  const Path path = settings.data.tokenizer;
-  const Digest training = digest_of_training(*settings.data.tokenizer_training, symbols_of(settings.data), corpora,
+                             const Wanted& wanted, bool& trained) {
+  const Path& path = wanted.path;
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, symbols_of(settings.data), wanted.texts,
                                              settings.vocabulary.layout);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
-    if (!recipe || recipe->model != digest_of(model).hex())
+    const bool is_own = recipe && recipe->model == digest_of(model).hex();
+    const bool is_other = !is_own || (recipe->training != training.hex() && !settings.retrain_tokenizer);
+    if (wanted.is_one_of_many && is_other) {
+      log.info("{} is used as it is, though this configuration would train another one", path.string());
+      return model;
+    }
+    if (!is_own)
       throw_claim(Fault::config, path.string() + " exists, but preprocess did not train it", path.string(),
                   "a tokenizer trained by data.tokenizer_training, or none yet", "a file of other origin",
                   "leave data.tokenizer_training out to use it, or set data.tokenizer to another file");
@@ -156,7 +190,7 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   const bool replaces = recipe && recipe->training != training.hex();
   if (replaces && !settings.retrain_tokenizer) refuse_other(path);
   if (replaces) log.warn("{} was trained on other text or with other settings and is replaced", path.string());
-  std::string model = cached_model(files, log, settings, corpora, training, trained);
+  std::string model = cached_model(files, log, settings, wanted, training, trained);
   const Recipe own{training.hex(), digest_of(model).hex()};
   if (path.has_parent_path()) files.make_folders(path.parent_path());
   if (replaces) {
@@ -171,27 +205,49 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
 
 }  // namespace
 
+std::vector<TrainingText> training_texts(std::span<const CountedCorpus> corpora) {
+  std::vector<TrainingText> texts;
+  for (const CountedCorpus& corpus : corpora) texts.push_back({&corpus});
+  return texts;
+}
+
+std::vector<TrainingText> training_texts(std::span<const CountedCorpus> corpora, const std::string& language) {
+  std::vector<TrainingText> texts;
+  for (const CountedCorpus& corpus : corpora) {
+    const TrainingText text{&corpus, corpus.languages.front() == language, corpus.languages.back() == language};
+    if (text.source || text.target) texts.push_back(text);
+  }
+  return texts;
+}
+
 Digest digest_of_training(const TokenizerTraining& training, std::span<const std::string> symbols,
-                          std::span<const CountedCorpus> corpora, spec::TokenLayout layout) {
+                          std::span<const TrainingText> texts, spec::TokenLayout layout) {
   // Pegasus has Marian's ids.
   if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
                             training.character_coverage, training.sample_lines, static_cast<int>(layout),
-                            static_cast<int>(corpora.front().rules.invalid_utf8)));
-  const TokenizerTraining resolved = resolve_training(training, corpora.front().rules.pairs);
+                            static_cast<int>(texts.front().corpus->rules.invalid_utf8)));
+  const TokenizerTraining resolved = resolve_training(training, texts.front().corpus->rules.pairs);
   if (*resolved.byte_fallback) hasher.update(" byte_fallback");
   if (resolved.normalizer == Normalizer::identity) hasher.update(" identity");
   for (const std::string& symbol : symbols) hasher.update(" " + symbol);
-  for (const CountedCorpus& corpus : corpora)
-    if (corpus.rules.format != TextFormat::text) hasher.update(recipe_of(corpus.rules));
-  for (const CountedFile& text : files_of(corpora)) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
+  for (const TrainingText& text : texts) {
+    if (text.corpus->rules.format == TextFormat::text) continue;
+    hasher.update(recipe_of(text.corpus->rules));
+    if (!text.source || !text.target) hasher.update(text.source ? " source" : " target");
+  }
+  for_each_file(texts, [&](const TrainingText&, const CountedFile& file) {
+    hasher.update(std::as_bytes(std::span{file.record.digest.bytes}));
+  });
   return hasher.digest();
 }
 
-std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora, std::int64_t count) {
+std::vector<std::string> sample_lines(const Files& files, std::span<const TrainingText> texts, std::int64_t count) {
   std::uint64_t total = 0;
-  for (const CountedFile& text : files_of(corpora)) total += static_cast<std::uint64_t>(text.record.figures.lines);
+  for_each_file(texts, [&](const TrainingText&, const CountedFile& file) {
+    total += static_cast<std::uint64_t>(file.record.figures.lines);
+  });
   std::vector<std::uint64_t> wanted(std::min(total, static_cast<std::uint64_t>(count)));
   const Permutation order{std::max<std::uint64_t>(total, 1), sample_seed, 0};
   for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = order(i);
@@ -201,18 +257,15 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   sample.reserve(wanted.size());
   auto next = wanted.begin();
   std::uint64_t at = 0;
-  std::set<Path> read;
-  for (const CountedCorpus& corpus : corpora) {
-    for (const CountedFile& text : files_of(std::span{&corpus, 1})) {
-      if (!read.insert(text.path).second) continue;
-      LineReader reader{files.open(text.text), 0, 0, corpus.rules.invalid_utf8, CarriageReturns::drop, text.path};
-      for (std::string line; next != wanted.end() && reader.next(line); ++at) {
-        if (*next != at) continue;
-        ++next;
-        add_texts(line, corpus.rules, sample);
-      }
+  for_each_file(texts, [&](const TrainingText& text, const CountedFile& file) {
+    const InvalidUtf8 invalid = text.corpus->rules.invalid_utf8;
+    LineReader reader{files.open(file.text), 0, 0, invalid, CarriageReturns::drop, file.path};
+    for (std::string line; next != wanted.end() && reader.next(line); ++at) {
+      if (*next != at) continue;
+      ++next;
+      add_texts(line, text, sample);
     }
-  }
+  });
   return sample;
 }
 
@@ -267,10 +320,18 @@ PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files
   std::string model;
   bool trained = false;
   comm::at_root(world, [&] {
-    if (settings.data.tokenizer_training) {
-      model = train_into_place(files, log, settings, corpora, trained);
+    if (!settings.data.tokenizer_training) {
+      model = read_tokenizer(files, settings.data, settings.vocabulary).model_bytes();
+    } else if (!has_language_tokenizers(settings.data)) {
+      model =
+          train_into_place(files, log, settings, {settings.data.tokenizer, training_texts(corpora), false}, trained);
     } else {
-      model = Tokenizer::read(files, settings.data.tokenizer, settings.vocabulary).model_bytes();
+      TokenizerFiles made;
+      for (const auto& [language, path] : tokenizer_paths(settings.data))
+        made.emplace(language,
+                     train_into_place(files, log, settings,
+                                      {path, training_texts(corpora, language), /*is_one_of_many=*/true}, trained));
+      model = Tokenizer::by_language(made, settings.vocabulary, settings.data.tokenizer).model_bytes();
     }
   });
   model = world.broadcast(std::move(model));

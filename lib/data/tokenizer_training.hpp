@@ -14,14 +14,24 @@
 /// Runs on one rank; the caller broadcasts the model.
 namespace argosy::data {
 
+/// The sides of a corpus that a tokenizer is trained on.
+struct TrainingText {
+  const CountedCorpus* corpus = nullptr;  // borrowed
+  bool source = true, target = true;
+};
+/// All texts of corpora, which it borrows; of a language, those that are in it.
+[[nodiscard]] std::vector<TrainingText> training_texts(std::span<const CountedCorpus> corpora);
+[[nodiscard]] std::vector<TrainingText> training_texts(std::span<const CountedCorpus> corpora,
+                                                       const std::string& language);
+
 /// What decides a tokenizer: texts (by content), settings, ids of the layout. Names it in caches. symbols: symbols_of()
 /// the configuration.
 [[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const std::string> symbols,
-                                        std::span<const CountedCorpus> corpora, spec::TokenLayout layout);
+                                        std::span<const TrainingText> texts, spec::TokenLayout layout);
 
 /// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order. A
 /// record of tsv or jsonl gives the lines of its texts.
-[[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora,
+[[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const TrainingText> texts,
                                                     std::int64_t count);
 
 /// Bytes of the model trained on `lines`. `symbols` are whole pieces of it (SentencePiece: user-defined). What

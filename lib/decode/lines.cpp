@@ -100,8 +100,8 @@ class Pieces {
       : shape_(model.architecture()),
         tokenizer_(tokenizer),
         options_(options),
-        source_prefix_(ids_of(tokenizer, options.source_prefix, "--source-prefix")),
-        target_prefix_(ids_of(tokenizer, options.target_prefix, "--target-prefix")) {}
+        source_prefix_(ids_of(tokenizer.side(data::Side::source), options.source_prefix, "--source-prefix")),
+        target_prefix_(ids_of(tokenizer.side(data::Side::target), options.target_prefix, "--target-prefix")) {}
 
   /// Without ids: nothing to translate.
   [[nodiscard]] Source source(const TextPart& part, std::size_t i) const {

@@ -54,7 +54,7 @@ ExportReport write_argosy(comm::Context& context, const model::StoredModel& mode
   manifest.kind = checkpoint::Kind::export_;
   manifest.wall_time_s = context.clock.wall_s();
   manifest.step = model.step;
-  manifest.sections.model = model::model_section(model.config, model.tokenizer.digest(),
+  manifest.sections.model = model::model_section(model.config, data::digests_of(model.tokenizer),
                                                  model.tokenizer.vocabulary().pieces, model.trained_in);
   manifest.sections.history.push_back(boost::json::object{
       {"step", model.step},

@@ -363,9 +363,9 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
   spec::ModelConfig model = config_of(described, file, where);
   const bool pairs = model.type == spec::ModelType::encoder_decoder;
   data::Tokenizer tokenizer = read_folder_tokenizer(files, folder);
-  set_ids(model, described, config.get_object(), tokenizer);
+  set_ids(model, described, config.get_object(), tokenizer.side(data::Side::target));
   tokenizer.apply(spec::vocabulary_rule(model), folder.string());
-  check_pieces(files, folder / (pairs ? "shared_vocabulary.json" : "vocabulary.json"), tokenizer);
+  for (const auto& [name, own] : ct2_vocabularies(tokenizer, pairs)) check_pieces(files, folder / name, *own);
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
   const std::string id = Hasher{}.update(boost::json::serialize(config)).update(file.digest().hex()).digest().hex();
   model::StoredModel stored{model, std::move(spec), std::move(tokenizer), nullptr, folder.string(), id};

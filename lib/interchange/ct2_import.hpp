@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "core/file.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
@@ -24,6 +27,10 @@ enum class Integers {
 /// another shape or value, which are listed together; Error{corrupt}, Error{io}.
 [[nodiscard]] model::StoredModel ctranslate2_model(const Files& files, const Path& folder,
                                                    Integers integers = Integers::refuse);
+
+/// The files of a folder that list the pieces of its tokenizers. Borrows the tokenizer.
+[[nodiscard]] std::map<std::string, const data::Tokenizer*> ct2_vocabularies(const data::Tokenizer& tokenizer,
+                                                                             bool encoder_decoder);
 
 /// The variables that the format ct2 has for a model. Borrows it. Throws Error{usage} where the format has a limit for
 /// it.

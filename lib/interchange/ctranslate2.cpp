@@ -4,6 +4,7 @@
 #include <boost/json/object.hpp>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -327,10 +328,13 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   const double begin_s = context.clock.monotonic_s();
   const data::Tokenizer& tokenizer = model.tokenizer;
   const spec::Architecture& shape = model.spec.architecture;
-  boost::json::array pieces;
   std::optional<Ct2Model> built;
+  std::map<std::string, boost::json::array> pieces;  // by file
+  const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
   comm::agree(context.world, [&] {
-    for (std::string& piece : distinct_pieces(tokenizer)) pieces.emplace_back(std::move(piece));
+    refuse_sides(tokenizer, "ct2");
+    for (const auto& [file, own] : ct2_vocabularies(tokenizer, encoder_decoder))
+      for (std::string& piece : distinct_pieces(*own)) pieces[file].emplace_back(std::move(piece));
     built.emplace(model, options.quantization);
   });
   ExportReport report{.folder = folder, .parameters = built->parameters()};
@@ -339,10 +343,12 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   const Written written = write_model_bin(context.world, context.files, output.path() / "model.bin", bin);
   report.bytes = written.bytes;
   output.add_sums(written.sums);
-  const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
-  output.write("config.json", pretty(ct2_config(shape, tokenizer)));
-  output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
-  if (tokenizer.kind() == data::TokenizerKind::table) {
+  output.write("config.json", pretty(ct2_config(shape, tokenizer.side(data::Side::target))));
+  for (const auto& [file, own] : pieces) output.write(file, pretty(own));
+  if (tokenizer.is_by_side()) {
+    output.write("source.spm", tokenizer.side(data::Side::source).model_bytes());
+    output.write("target.spm", tokenizer.side(data::Side::target).model_bytes());
+  } else if (tokenizer.kind() == data::TokenizerKind::table) {
     const data::TableParts parts = data::unpack(tokenizer.model_bytes(), model.where);
     write_table_tokenizer(output, parts);
     boost::json::object languages;
@@ -363,6 +369,13 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
 }
 
 }  // namespace
+
+std::map<std::string, const data::Tokenizer*> ct2_vocabularies(const data::Tokenizer& tokenizer, bool encoder_decoder) {
+  if (tokenizer.is_by_side())
+    return {{"source_vocabulary.json", &tokenizer.side(data::Side::source)},
+            {"target_vocabulary.json", &tokenizer.side(data::Side::target)}};
+  return {{encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", &tokenizer}};
+}
 
 ModelBin ct2_variables(const model::StoredModel& model, Quantization quantization) {
   return Ct2Model(model, quantization).take();

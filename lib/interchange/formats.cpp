@@ -88,6 +88,16 @@ std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
   return pieces;
 }
 
+void refuse_sides(const data::Tokenizer& tokenizer, std::string_view format) {
+  for (const auto& [side, own] : tokenizer.parts())
+    if (own.kind() != data::TokenizerKind::sentence_piece)
+      throw_claim(
+          Fault::data,
+          fmt::format("--format {} writes a tokenizer for each side where both are SentencePiece models", format),
+          "the tokenizer of the " + side, "a SentencePiece model", "another",
+          "train the tokenizers with data.tokenizer_training");
+}
+
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
 
 Path unused_folder(comm::Context& context, Path folder) {

@@ -74,6 +74,9 @@ void fill_floats(const model::StoredModel& model, const spec::Parameter& paramet
 /// The spelling of each live id. Throws Error{data} if the tokenizer has a piece twice.
 [[nodiscard]] std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer);
 
+/// Throws Error{data} where the sides have a tokenizer each and one is no SentencePiece model.
+void refuse_sides(const data::Tokenizer& tokenizer, std::string_view format);
+
 /// A JSON file.
 [[nodiscard]] std::string pretty(const boost::json::value& value);
 

@@ -139,6 +139,14 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
 /// A tokenizer.json or a piece table is written as it is: what only the model has cannot be added to it.
 void refuse_other_tokenizer(const data::Tokenizer& tokenizer, Family family) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  if (tokenizer.is_by_side()) {
+    refuse_sides(tokenizer, "hf");
+    if (family == Family::marian) return;
+    throw_claim(Fault::data,
+                fmt::format("--format hf writes {}, whose sides have one tokenizer, and this model has one for each",
+                            class_of(family)),
+                "the tokenizer", "one for both sides", "one for each", "use --format ct2");
+  }
   const bool adds_pad = vocabulary.pad && vocabulary.is_dead(*vocabulary.pad);
   if (tokenizer.kind() == data::TokenizerKind::json && adds_pad)
     throw_claim(Fault::data,
@@ -161,7 +169,22 @@ void refuse_other_tokenizer(const data::Tokenizer& tokenizer, Family family) {
 
 /// The files of the tokenizer, and what its configuration says besides special pieces.
 void write_tokenizer_files(OutputFolder& output, const data::Tokenizer& tokenizer, Family family, object& config) {
-  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const auto table_of = [](const data::Tokenizer& own) {
+    object ids;
+    for (std::int64_t id = 0; id < own.vocabulary().rows; ++id) ids[own.piece(id)] = id;
+    return pretty(ids);
+  };
+  if (tokenizer.is_by_side()) {
+    const data::Tokenizer &source = tokenizer.side(data::Side::source), &target = tokenizer.side(data::Side::target);
+    config["tokenizer_class"] = "MarianTokenizer";
+    config["source_lang"] = "source";
+    config["target_lang"] = "target";
+    config["separate_vocabs"] = true;
+    write_table_tokenizer(
+        output,
+        {.source = source.model_bytes(), .target = target.model_bytes(), .table = table_of(source), .languages = {}});
+    return output.write("target_vocab.json", table_of(target));
+  }
   std::optional<data::TableParts> table;
   if (tokenizer.kind() == data::TokenizerKind::table) table = data::unpack(tokenizer.model_bytes(), "tokenizer.model");
   if (table && !table->languages.empty()) {
@@ -175,10 +198,8 @@ void write_tokenizer_files(OutputFolder& output, const data::Tokenizer& tokenize
     config["target_lang"] = "target";
     config["separate_vocabs"] = false;
     if (table) return write_table_tokenizer(output, *table);
-    object ids;
-    for (std::int64_t id = 0; id < vocabulary.rows; ++id) ids[tokenizer.piece(id)] = id;
     return write_table_tokenizer(
-        output, {.source = tokenizer.model_bytes(), .target = {}, .table = pretty(ids), .languages = {}});
+        output, {.source = tokenizer.model_bytes(), .target = {}, .table = table_of(tokenizer), .languages = {}});
   }
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   // For this type transformers 5 takes Qwen2's own splitting of words, whatever tokenizer.json says, unless there is
@@ -193,10 +214,11 @@ void write_tokenizer_files(OutputFolder& output, const data::Tokenizer& tokenize
 
 void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, const Architecture& shape, Family family) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  object special{{"eos_token", tokenizer.piece(vocabulary.eos)}};
-  if (vocabulary.unk) special["unk_token"] = tokenizer.piece(*vocabulary.unk);
-  if (vocabulary.pad) special["pad_token"] = tokenizer.piece(*vocabulary.pad);
-  if (vocabulary.bos) special["bos_token"] = tokenizer.piece(*vocabulary.bos);
+  const data::Tokenizer& target = tokenizer.side(data::Side::target);
+  object special{{"eos_token", target.piece(vocabulary.eos)}};
+  if (vocabulary.unk) special["unk_token"] = target.piece(*vocabulary.unk);
+  if (vocabulary.pad) special["pad_token"] = target.piece(*vocabulary.pad);
+  if (vocabulary.bos) special["bos_token"] = target.piece(*vocabulary.bos);
   object config = special;
   config["model_max_length"] = shape.max_positions;
   write_tokenizer_files(output, tokenizer, family, config);
@@ -216,7 +238,8 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
     dtype = type_of(options.quantization);
     if (auto facts = hf_limit(shape)) throw Error{Fault::usage, std::move(*facts)};
     family = family_of(shape);
-    (void)distinct_pieces(model.tokenizer);
+    for (const data::Side side : {data::Side::source, data::Side::target})
+      (void)distinct_pieces(model.tokenizer.side(side));
     refuse_other_tokenizer(model.tokenizer, family);
     tensors = tensors_of(model, family, dtype, report.parameters);
   });

@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "core/error.hpp"
+#include "interchange/vocabulary_change.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -102,6 +103,7 @@ std::string TableSet::file() const {
 }
 
 std::unique_ptr<VocabularyFile> VocabularyFile::of(const data::Tokenizer& tokenizer, const std::string& where) {
+  require_one(tokenizer);
   if (tokenizer.kind() == data::TokenizerKind::table) return std::make_unique<TableSet>(tokenizer, where);
   return std::make_unique<PieceSet>(tokenizer.model_bytes(), tokenizer.pipeline());
 }

@@ -317,7 +317,14 @@ std::vector<std::string> first_lines(const Files& files, const std::vector<Path>
   return lines;
 }
 
+void require_one(const data::Tokenizer& tokenizer) {
+  if (tokenizer.parts().empty()) return;
+  throw_claim(Fault::data, "a vocabulary is changed of models that have one tokenizer, and this one has several",
+              "the tokenizer", "one", fmt::format("{}", tokenizer.parts().size()), "use another model");
+}
+
 std::vector<data::Side> sides_of(const data::Tokenizer& tokenizer) {
+  require_one(tokenizer);
   const bool both = tokenizer.kind() == data::TokenizerKind::table &&
                     !data::unpack(tokenizer.model_bytes(), "tokenizer.model").target.empty();
   return both ? std::vector{data::Side::source, data::Side::target} : std::vector{data::Side::target};

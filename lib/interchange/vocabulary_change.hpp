@@ -34,6 +34,8 @@ struct VocabularyChange {
                                                    std::size_t count);
 
 /// The sides whose encodings can differ: both of a piece table with two models, else one.
+/// Throws Error{data} for several tokenizers: this one changes the vocabulary of one.
+void require_one(const data::Tokenizer& tokenizer);
 [[nodiscard]] std::vector<data::Side> sides_of(const data::Tokenizer& tokenizer);
 
 /// The special ids of a model.

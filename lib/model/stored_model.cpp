@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
@@ -104,7 +105,9 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
     for (const spec::Unit& unit : spec.units)
       for (const spec::Parameter& parameter : unit.parameters) stored.emplace(parameter.name, parameter.name);
   } else {
-    spec::RouteModel route = spec::model_of_task(spec, spec::task_named(spec.sharing, task));
+    const spec::Task direction = spec::task_named(spec.sharing, task);
+    spec::RouteModel route = spec::model_of_task(spec, direction);
+    tokenizer = tokenizer.of(std::array{direction.source, direction.target});
     spec = std::move(route.spec);
     stored = std::move(route.stored);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <map>
 
@@ -45,15 +46,15 @@ std::optional<Config> described(const checkpoint::Reader& reader, std::string_vi
 
 }  // namespace
 
-boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer, std::int64_t pieces,
-                                  DType trained_in, const std::optional<spec::LoraConfig>& lora,
+boost::json::object model_section(const spec::ModelConfig& config, const boost::json::value& tokenizer,
+                                  std::int64_t pieces, DType trained_in, const std::optional<spec::LoraConfig>& lora,
                                   const spec::Sharing& sharing) {
   using boost::json::array;
   const bool tied = config.tie_embeddings.value_or(config.type == spec::ModelType::encoder_decoder);
   boost::json::object section{{"arch", config::to_json(config.type)},
                               {"config", config::to_json(config)},
                               {"config_digest", config::digest_of_config(config).hex()},
-                              {"tokenizer_digest", tokenizer.hex()},
+                              {"tokenizer_digest", tokenizer},
                               {"vocab_size", pieces},
                               {"trained_in", name_of(trained_in)},
                               {"tied", tied                                ? array{"embeddings", "output"}
@@ -62,6 +63,16 @@ boost::json::object model_section(const spec::ModelConfig& config, const Digest&
   if (lora) section["lora"] = config::to_json(*lora);
   if (!spec::is_plain(config)) section["sharing"] = config::to_json(sharing);
   return section;
+}
+
+bool share_tokenizers(const boost::json::object& a, const boost::json::object& b) {
+  const boost::json::value *const one = a.if_contains("tokenizer_digest"), *const other =
+                                                                               b.if_contains("tokenizer_digest");
+  if (one == nullptr || other == nullptr || !one->is_object() || !other->is_object()) return false;
+  return std::ranges::all_of(one->get_object(), [&](const auto& language) {
+    const boost::json::value* const same = other->get_object().if_contains(language.key());
+    return same == nullptr || *same == language.value();
+  });
 }
 
 DType stored_type(const checkpoint::Reader& reader) {

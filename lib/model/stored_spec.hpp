@@ -10,12 +10,16 @@
 /// exports or averages a model from a manifest calls this first. Torch-free.
 namespace argosy::model {
 
-/// The section `model` of a manifest. pieces: of the tokenizer with that digest; trained_in: the type that forward
-/// passes had in training; lora: of a model with adapters; sharing: of a model whose tasks do not share all of it.
-[[nodiscard]] boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer,
+/// The section `model` of a manifest. tokenizer: data::digests_of(); pieces: of the tokenizer; trained_in: the type
+/// that forward passes had in training; lora: of a model with adapters; sharing: of a model whose tasks do not share
+/// all of it.
+[[nodiscard]] boost::json::object model_section(const spec::ModelConfig& config, const boost::json::value& tokenizer,
                                                 std::int64_t pieces, DType trained_in,
                                                 const std::optional<spec::LoraConfig>& lora = std::nullopt,
                                                 const spec::Sharing& sharing = {});
+
+/// Whether two such sections have a tokenizer for each language, the same of the languages that both have.
+[[nodiscard]] bool share_tokenizers(const boost::json::object& a, const boost::json::object& b);
 
 /// nullopt: the manifest describes no model. Throws Error{corrupt} for an invalid description.
 [[nodiscard]] std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader);

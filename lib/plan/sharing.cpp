@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "data/tokenizer_files.hpp"
 
 namespace argosy::plan {
 namespace {
@@ -79,6 +80,11 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
   problems.require(config.placement.is_everywhere() || has_shared_part(config.model), "/placement",
                    "everywhere, since all tasks share no part of the model", config.placement.text(),
                    "set model.norm_position to pre, whose last norms all tasks share");
+  problems.require(!data::has_language_tokenizers(config.data) ||
+                       (config.model.embeddings.share == spec::EmbeddingShare::language && !is_language_model(config)),
+                   "/data/tokenizer",
+                   "a name without {language}, since all languages have the same embeddings (model.embeddings)",
+                   config.data.tokenizer, "set model.embeddings to {\"share\": \"language\"}");
   if (spec::is_plain(config.model) || is_language_model(config)) return;
   problems.require(!config.lora, "/lora", "absent, since the model has parts that only some tasks share", "adapters",
                    "export the model of one task, and train its adapters");

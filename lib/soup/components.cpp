@@ -6,6 +6,7 @@
 
 #include "checkpoint/fields.hpp"
 #include "core/error.hpp"
+#include "data/tokenizer_pack.hpp"
 #include "model/stored_spec.hpp"
 
 namespace argosy::soup {
@@ -64,6 +65,22 @@ spec::ModelSpec model_of_all_tasks(std::span<const Reader> readers) {
                 fmt::format("and the other inputs have tasks that no single model can have ({})", error.problem()),
                 "tasks of one model", "others");
   }
+}
+
+std::optional<std::string> tokenizers_of_all(const Mean& mean) {
+  const boost::json::object& section = mean.readers.front()->sections().model;
+  if (mean.whole == nullptr || !model::share_tokenizers(section, section)) return std::nullopt;
+  data::TokenizerPack all{.by_language = true, .files = {}};
+  for (const Reader* reader : mean.readers) {
+    const std::string where = (reader->directory() / tokenizer_file).string();
+    for (auto& [language, file] : data::unpack_several(reader->attachment(tokenizer_file), where).files) {
+      const auto [known, is_new] = all.files.emplace(language, file);
+      if (!is_new && known->second != file)
+        refuse_part(*reader, fmt::format("has another tokenizer of the language {} than an input before it", language),
+                    "one tokenizer of each language", "another");
+    }
+  }
+  return data::pack_several(all);
 }
 
 std::vector<std::vector<std::size_t>> owners_of(const Mean& mean) {

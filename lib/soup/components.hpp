@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,11 @@ namespace argosy::soup {
 /// The model of all tasks that the checkpoints have, which are of the same configuration. Throws Error{data} if one of
 /// them has no tasks or cannot be a part of that model, as tasks of one name or groups of one language differ.
 [[nodiscard]] spec::ModelSpec model_of_all_tasks(std::span<const checkpoint::Reader> readers);
+
+inline constexpr const char* tokenizer_file = "tokenizer.model";
+/// That file of the model of all tasks; nullopt: there is one tokenizer for all languages, or no such model. Throws
+/// Error{data} if the checkpoints have different tokenizers of a language.
+[[nodiscard]] std::optional<std::string> tokenizers_of_all(const Mean& mean);
 
 /// By unit of `mean.whole`: the readers that have it. Throws Error{data} if one has only a part of a unit or another
 /// shape, and Error{usage} if the weights of a unit add up to 0.

@@ -89,9 +89,11 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
     refuse_as(Fault::data, other,
               fmt::format("belongs to another run ({}) than the first input ({})", other.run_uuid(), first.run_uuid()),
               "checkpoints of one run", other.run_uuid(), "leave this checkpoint out, or give --allow-cross-run");
+  const bool by_language =  // each has the tokenizers of its languages
+      config.components && model::share_tokenizers(first.sections().model, other.sections().model);
   for (const auto& [key, name] : common_keys) {
     const std::string wanted = text_at(first.sections().model, key), got = text_at(other.sections().model, key);
-    if (got != wanted)
+    if (got != wanted && !(by_language && std::string_view(key) == "tokenizer_digest"))
       refuse_as(Fault::data, other,
                 fmt::format("has another {} than the first input ({}{}, not {})", name,
                             std::string_view(key).ends_with("_digest") ? "digest " : "", got, wanted),
@@ -110,6 +112,7 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
            leave_out);
   }
   for (const std::string& name : names) {
+    if (by_language && name == tokenizer_file) continue;  // tokenizers_of_all() compares them
     if (first.attachment(name) != other.attachment(name))
       refuse_as(Fault::data, other, fmt::format("has another {} than the first input", name), "the same " + name,
                 "another", leave_out);
@@ -263,6 +266,7 @@ Inputs open_inputs(comm::Context& context, const SoupConfig& config) {
   comm::agree(context.world, [&] {
     if (!config.components) return;
     found.whole = model_of_all_tasks(found.readers);
+    if (context.is_root()) static_cast<void>(tokenizers_of_all(found.mean()));
     static_cast<void>(owners_of(found.mean()));
   });
   return found;

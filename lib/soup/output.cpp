@@ -110,6 +110,12 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   manifest.sections.soup["weights"] = std::move(weights);
   if (mean.whole != nullptr) {
     manifest.sections.model["sharing"] = config::to_json(mean.whole->sharing);
+    for (const checkpoint::Reader* reader : mean.readers) {  // by language, or one for all
+      const boost::json::value* const own = reader->sections().model.if_contains("tokenizer_digest");
+      if (own == nullptr || !own->is_object()) continue;
+      boost::json::object& all = manifest.sections.model["tokenizer_digest"].as_object();
+      for (const auto& language : own->get_object()) all.insert(language);
+    }
     manifest.sections.soup["components"] = boost::json::value_from(partial_components(mean));
   }
   const partition::Layout layout{{shards}};
@@ -130,8 +136,10 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   for (const partition::FlatSpace& space : manifest.spaces) result.parameters += space.parameters();
   std::vector<checkpoint::Attachment> attachments;
   comm::at_root(context.world, [&] {
+    const std::optional<std::string> tokenizers = tokenizers_of_all(mean);
     for (const std::string& name : mean.readers.front()->attachments())
-      attachments.push_back({name, mean.readers.front()->attachment(name)});
+      attachments.push_back(
+          {name, name == tokenizer_file && tokenizers ? *tokenizers : mean.readers.front()->attachment(name)});
   });
   Averager averager{mean, manifest.spaces, manifest.tensors.front(), manifest.weights, output.moments};
   result.bytes_written = checkpoint::write_committed(

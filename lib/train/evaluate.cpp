@@ -22,7 +22,7 @@ namespace {
 EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& config, const data::Tokenizer& tokenizer,
                         data::StepSizes sizes, std::int64_t steps, std::span<const data::CountedCorpus> corpora) {
   const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation, corpora);
-  if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer);
+  if (shards.has_source()) shards.require_at_most(config.model.max_positions);
   sizes.micro_batches = context.topology.world_size();
   sizes.accumulation = 1;
   sizes.global_size = sizes.micro_size * sizes.micro_batches;
@@ -117,7 +117,8 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
       for (const data::CorpusConfig& corpus : config.data.corpora)
         if (corpus.name == wanted.corpus) set.languages = corpus.languages;
       if (has_share)
-        set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
+        set.batches =
+            data::batches_of(tokenizer.of(set.languages), set.text, config.batch.unit, sizes.micro_size, rank, world);
       require_at_most(config.model.max_positions, set, wanted);
     }
     if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
@@ -200,8 +201,9 @@ void share_texts(const comm::Communicator& world, bool has_them, std::vector<dec
 
 }  // namespace
 
-Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizer,
+Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizers,
                     const EvaluationSet& set, const std::vector<plan::Metric>& metrics, std::int64_t lines) {
+  const data::Tokenizer tokenizer = tokenizers.of(set.languages);
   const bool by_bytes = std::ranges::count(metrics, plan::Metric::bits_per_byte) > 0;
   std::array<double, 3> sums{};
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/describe/enum_to_string.hpp>
 #include <cmath>
 #include <ranges>
@@ -70,10 +71,36 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
   return keys;
 }
 
+/// Throws Error{config} where embeddings that the source gives belong to another tokenizer.
+void require_tokenizer(const plan::InitSource& source, const spec::ModelSpec& spec, const data::Tokenizer& ours,
+                       const data::Tokenizer& theirs) {
+  std::set<std::string> languages;  // of embeddings: "fr" of "embeddings.fr/weight"
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters) {
+      if (!parameter.is_by_id() || !source.covers(parameter)) continue;
+      const std::string component = parameter.name.substr(0, parameter.name.find('/'));
+      const std::size_t dot = component.find('.');
+      languages.insert(dot == std::string::npos ? "" : component.substr(dot + 1));
+    }
+  }
+  for (const std::string& language : languages) {
+    if (theirs.is_by_language() && !theirs.parts().contains(language)) continue;  // it has no such embeddings
+    const std::array own{language};
+    const Digest got = theirs.of(own).digest(), wanted = ours.of(own).digest();
+    if (got == wanted) continue;
+    throw_claim(Fault::config,
+                fmt::format("init_from {}: its embeddings{} belong to another tokenizer than data.tokenizer",
+                            source.from, language.empty() ? "" : fmt::format(" of the language {}", language)),
+                "init_from " + source.from, wanted.hex(), got.hex(),
+                "set data.tokenizer to the tokenizer of that model, or leave embeddings out of components");
+  }
+}
+
 }  // namespace
 
 InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                               const Digest& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters)
+                               const data::Tokenizer& tokenizer, const OpenModel& open,
+                               const OpenAdapters& open_adapters)
     : seed_(config.seed) {
   const std::vector<plan::InitSource> sources =
       config.init_from ? config.init_from->sources : std::vector<plan::InitSource>{};
@@ -98,11 +125,7 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
       if (!keys.empty())
         throw_claim(Fault::config, fmt::format("{}: the model is another one ({})", where, fmt::join(keys, "; ")),
                     where, "the same model", keys.front(), "set these keys as there, or leave these components out");
-      if (source.has("embeddings") && model.tokenizer.digest() != tokenizer)
-        throw_claim(Fault::config,
-                    fmt::format("{}: its embeddings belong to another tokenizer than data.tokenizer", where), where,
-                    tokenizer.hex(), model.tokenizer.digest().hex(),
-                    "set data.tokenizer to the tokenizer of that model, or leave embeddings out of components");
+      require_tokenizer(source, spec, tokenizer, model.tokenizer);
       match(s, spec);
     }
   });

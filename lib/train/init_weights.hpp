@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm/run_main.hpp"
-#include "core/hash.hpp"
 #include "model/stored_model.hpp"
 #include "plan/run_config.hpp"
 
@@ -26,10 +25,10 @@ class InitialWeights {
  public:
   /// Opens the sources and compares them with the model, before anything is read. Borrows `spec`. **Collective.**
   /// Throws Error{config} when a source is another kind of model (every key that differs is named), lacks parameters
-  /// (unless allow_new) or has them in other shapes, and when its tokenizer is another one while its embeddings are
-  /// wanted; what `open` throws.
+  /// (unless allow_new) or has them in other shapes, and when embeddings are wanted that belong to another tokenizer;
+  /// what `open` throws.
   InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                 const Digest& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters);
+                 const data::Tokenizer& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters);
 
   /// Elements [begin, end) of a parameter of the model. Not collective. Throws Error{numeric} for NaN and infinity,
   /// Error{corrupt}, Error{io}.

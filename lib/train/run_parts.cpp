@@ -143,18 +143,17 @@ void RunParts::set_up(const Kept& kept) {
     if (!data::is_preprocessed(context.world, context.files, context.log, settings))
       (void)data::run_preprocess(context.world, context.files, context.log, settings);
   }
-  tokenizer = read_on_all(context, [&] {
-    return data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model));
-  });
+  tokenizer = read_on_all(
+      context, [&] { return data::read_tokenizer(context.files, config.data, spec::vocabulary_rule(config.model)); });
   const std::vector<data::CountedCorpus> texts =
       data::online_corpora(context.world, context.files, context.log, config.data, config.run_dir);
   shards = read_on_all(context, [&] {
     auto opened = data::TokenShards::open(context.files, config.data, *tokenizer, data::Part::train, texts);
-    if (opened.has_source())
-      opened.require_at_most(config.model.max_positions - config.model.position_shift_max, *tokenizer);
+    if (opened.has_source()) opened.require_at_most(config.model.max_positions - config.model.position_shift_max);
     return opened;
   });
-  facts = {.tokenizer = same_on_all_ranks(context.world, tokenizer->digest(), "tokenizer", "data.tokenizer"),
+  static_cast<void>(same_on_all_ranks(context.world, tokenizer->digest(), "tokenizer", "data.tokenizer"));
+  facts = {.tokenizer = data::digests_of(*tokenizer),
            .data = same_on_all_ranks(context.world, shards->fingerprint(), "token shards", "data.shards"),
            .vocab_live = tokenizer->vocabulary().pieces,
            .sizes = {},

@@ -9,7 +9,7 @@
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
 #include "data/token_shards.hpp"
-#include "data/tokenizer.hpp"
+#include "data/tokenizer_files.hpp"
 #include "model/model.hpp"
 #include "optim/schedule.hpp"
 #include "plan/run_plan.hpp"

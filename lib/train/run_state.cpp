@@ -344,6 +344,9 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
     changes.push_back("tasks: " + other_tasks);
   }
   for (const Fixed& part : fixed) {
+    if (part.pointer == std::string_view("/tokenizer_digest") && !other_tasks.empty() &&
+        model::share_tokenizers(saved.model, wanted.model))
+      continue;
     const std::string was = text_at(part.saved, part.pointer, part.unsaid),
                       now = text_at(part.wanted, part.pointer, part.unsaid);
     if (was == now) continue;

@@ -44,8 +44,8 @@ struct RunState {
 
 /// Facts about a run that its configuration does not contain.
 struct RunFacts {
-  Digest tokenizer;
-  Digest data;  // tokenizer, texts and transforms
+  boost::json::value tokenizer;  // data::digests_of
+  Digest data;                   // tokenizer, texts and transforms
   std::int64_t vocab_live = 0;
   data::StepSizes sizes;
   int world = 1;

@@ -209,7 +209,7 @@ class Trainer {
   /// With random weights, or those of other models. **Collective.**
   void begin_anew() {
     const InitialWeights weights{
-        context_, config_, run_.model->spec(), run_.facts.tokenizer, options_.open_model, options_.open_adapters};
+        context_, config_, run_.model->spec(), *run_.tokenizer, options_.open_model, options_.open_adapters};
     comm::agree(context_.world, [&] {
       run_.buffers->initialise([&](const spec::Parameter& parameter, std::int64_t begin, std::int64_t end,
                                    float* values) { weights.fill(parameter, begin, end, values); });

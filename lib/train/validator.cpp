@@ -95,10 +95,11 @@ void Validator::add_translations(const EvaluationSet& set, bool of_mean, const s
                                  telemetry::ValidationRecord& record) {
   record.samples = samples_of(set, translations, translated_.samples);
   if (!translated_.collapse || translations.empty()) return;
-  const decode::Repetition found = repetition_of(*run_.tokenizer, translations);
+  const data::Tokenizer tokenizer = run_.tokenizer->of(set.languages);
+  const decode::Repetition found = repetition_of(tokenizer, translations);
   record.more = {{"distinct", found.distinct}, {"top_piece", found.top_piece}, {"repeating", found.repeating}};
   if (of_mean || &set != &run_.sets.front() || translations.size() < least_for_collapse) return;
-  warn(advice_.on_translations(set.name, found, repetition_of(*run_.tokenizer, set.text.target)));
+  warn(advice_.on_translations(set.name, found, repetition_of(tokenizer, set.text.target)));
 }
 
 /// The training loss is that of the steps since the last validation.

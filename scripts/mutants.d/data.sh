@@ -21,6 +21,18 @@ mutant routes_missing_micro_batch 'micro-batches that a step lacks have route 0'
   'maker_.settings_.sizes.micro_batches), -1);' 'maker_.settings_.sizes.micro_batches), 0);'
 mutant routes_small_pool 'a pool may have less than a micro-batch of a route' lib/data/pool_source.cpp $batches 1 'BatchRoutes.APool*' \
   'pieces_of_route * route_count()' 'pieces_of_route'
+mutant tokenizers_exchanged 'the sides of a direction have each other'"'"'s tokenizer' lib/data/tokenizer.cpp $batches 1 'LanguageTokenizers.*' \
+  'own(languages.front()), &target = own(languages.back())' 'own(languages.back()), &target = own(languages.front())'
+mutant tokenizers_of_own_size 'each language has a vocabulary of its own' lib/data/tokenizer.cpp $batches 1 'LanguageTokenizers.*' \
+  '  for (auto& [part, own] : parts.each) own.apply(rule, name_of(part));' ''
+mutant tokenizer_trained_on_all 'a tokenizer of a language is trained on both sides of a record' lib/data/tokenizer_training.cpp $batches 1 'TokenizerTraining.*' \
+  'if (text.source) add_parts' 'add_parts'
+mutant masks_of_one_side 'token_mask takes the piece of one side for both' lib/data/transforms/id_noise.hpp $batches 1 'LanguageTokenizers.*' \
+  'make(tokenizer.side(side))' 'make(tokenizer.side(Side::source))'
+mutant tokenizers_of_any_language 'embeddings are taken of any tokenizer' lib/train/init_weights.cpp mpi/mpi_train 1 'TokenizersOfLanguages.*' \
+  '    if (got == wanted) continue;' '    continue;'
+mutant tokenizers_may_change 'a run goes on with another tokenizer of a language' lib/model/stored_spec.cpp mpi/mpi_train 1 'TokenizersOfLanguages.*' \
+  'return same == nullptr || *same == language.value();' 'return true;'
 mutant pages_kept 'pages of token shards are never given back' lib/data/token_shards.cpp $batches 1 'LoaderOfPairs.GivesTheFiles*' \
   'shards_[before].release_pages();' ';'
 mutant pages_of_lengths_kept 'pages of lengths stay while a pool is planned' lib/data/pool_source.cpp $batches 1 'PoolMaker.PlansFile*' \

@@ -63,8 +63,8 @@ mutant repetition_inner_spaces 'spaces inside a repeated string may differ' lib/
   'differences == between_copies && ' \
   ''
 mutant subword_never_draws 'subword takes the best segmentation always' lib/data/transforms/subword.cpp $units 1 'Subword.*:SubwordSampler.*' \
-  'if (!sampler_ || random == nullptr)' \
-  'if (!sampler_ || true)'
+  'if (samplers_.empty() || random == nullptr)' \
+  'if (samplers_.empty() || true)'
 mutant subword_alpha 'subword ignores alpha' lib/data/transforms/subword.cpp $units 1 'Subword.*:SubwordSampler.*' \
   '.alpha = config.alpha' \
   '.alpha = .1'
@@ -159,8 +159,8 @@ mutant prefix_from '{from} is the target language' lib/data/transforms/prefix.cp
   'key == from_mark ? languages.front() : ' \
   'key == from_mark ? languages.back() : '
 mutant switchout_unchanged 'switchout changes nothing' lib/data/transforms/switchout.cpp $units 1 'Switchout.*' \
-  'ids[place] = draw_one(random, live)' \
-  'ids[place] = (static_cast<void>(draw_one(random, live)), ids[place])'
+  'ids[place] = draw_one(random, live.at(static_cast<std::size_t>(side)))' \
+  'ids[place] = (static_cast<void>(draw_one(random, live.at(static_cast<std::size_t>(side)))), ids[place])'
 mutant noise_of_ids_temperature 'switchout, token_drop and token_mask ignore temperature' lib/data/transforms/id_noise.cpp $units 1 'Switchout.*:TokenDrop.*:TokenMask.*' \
   'narrow<std::int64_t>(noise_.spared), noise_.temperature)' \
   'narrow<std::int64_t>(noise_.spared), 1)'
@@ -175,11 +175,11 @@ mutant token_drop_all 'token_drop may remove all' lib/data/transforms/token_drop
   '.spared = 1' \
   '.spared = 0'
 mutant token_mask_unchanged 'token_mask changes nothing' lib/data/transforms/token_mask.cpp $units 1 'TokenMask.*' \
-  'ids[place] = mask;' \
+  'ids[place] = masks.at(static_cast<std::size_t>(side));' \
   'static_cast<void>(place);'
 mutant token_mask_piece 'token_mask ignores mask_piece' lib/data/transforms/token_mask.cpp $units 1 'TokenMask.*' \
-  'mask = id_of_piece(materials.tokenizer, mask_piece, type)' \
-  'mask = id_of_piece(materials.tokenizer, "<mask>", type)'
+  'id_of_piece(tokenizer, mask_piece, type)' \
+  'id_of_piece(tokenizer, "<mask>", type)'
 mutant denoise_unchanged 'denoise adds no noise' lib/data/transforms/denoise.cpp $units 1 'Denoise.*' \
   'if (random == nullptr || example.source.empty())' \
   'if (random != nullptr || example.source.empty())'
@@ -229,17 +229,17 @@ mutant denoise_mask_piece 'denoise ignores mask_piece' lib/data/transforms/denoi
   'id_of_piece(tokenizer, config.mask_piece,' \
   'id_of_piece(tokenizer, "<mask>",'
 mutant context_source_previous 'context ignores source_previous' lib/data/transforms/context.cpp $units 1 'Context.*' \
-  '&Example::Lines::source, config_.source_previous' \
-  '&Example::Lines::source, 3'
+  'Side::source, config_.source_previous' \
+  'Side::source, 3'
 mutant context_target_previous 'context ignores target_previous' lib/data/transforms/context.cpp $units 1 'Context.*' \
-  '&Example::Lines::target, config_.target_previous' \
-  '&Example::Lines::target, 0'
+  'Side::target, config_.target_previous' \
+  'Side::target, 0'
 mutant context_max_pieces 'context ignores max_pieces' lib/data/transforms/context.cpp $units 1 'Context.*' \
   '> static_cast<std::size_t>(config_.max_pieces)' \
   '> std::size_t{200}'
 mutant context_separator 'context ignores separator' lib/data/transforms/context.cpp $units 1 'Context.*:Prefix.Names*' \
-  'id_of_piece(tokenizer, config.separator,' \
-  'id_of_piece(tokenizer, "<sep>",'
+  'id_of_piece(tokenizer.side(side), config.separator,' \
+  'id_of_piece(tokenizer.side(side), "<sep>",'
 mutant context_loss 'context bears loss' lib/data/transforms/context.cpp $units 1 'Context.*' \
   'lines.size(), false);' \
   'lines.size(), true);'

@@ -10,6 +10,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "data/loader.hpp"
+#include "data/tokenizer_files.hpp"
 #include "plan/run_config.hpp"
 
 /// loader CONFIG SECONDS: as rank 0 of one.
@@ -23,7 +24,7 @@ int main(int argc, char** argv) {
     const Files files = Files::system();
     const auto config =
         config::from_document<plan::RunConfig>(config::Document::parse(config::read_source(files, argv[1]), argv[1]));
-    const auto tokenizer = data::Tokenizer::read(files, config.data.tokenizer, spec::vocabulary_rule(config.model));
+    const auto tokenizer = data::read_tokenizer(files, config.data, spec::vocabulary_rule(config.model));
     const comm::Environment mpi(argc, argv);
     const auto corpora = data::online_corpora(mpi.world(), files, Log{0, LogLevel::warn}, config.data, config.run_dir);
     const auto shards = data::TokenShards::open(files, config.data, tokenizer, data::Part::train, corpora);

@@ -30,7 +30,8 @@ inline Units units_of(const spec::ModelConfig& config, const spec::Sharing& shar
 
 inline checkpoint::Sections sections_of(const spec::ModelConfig& config, const spec::Sharing& sharing) {
   checkpoint::Sections sections = toy_sections();
-  sections.model = model::model_section(config, Digest{}, 37, DType::f32, std::nullopt, sharing);
+  sections.model =
+      model::model_section(config, boost::json::value(Digest{}.hex()), 37, DType::f32, std::nullopt, sharing);
   return sections;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "data/transforms/draws.hpp"
@@ -33,22 +34,25 @@ namespace {
 
 class ContextTransform final : public Transform {
  public:
-  ContextTransform(const Context& config, const Tokenizer& tokenizer)
-      : config_(config), tokenizer_(tokenizer), separator_(id_of_piece(tokenizer, config.separator, Context::type)) {}
+  ContextTransform(const Context& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {
+    for (const Side side : {Side::source, Side::target})
+      separators_.at(static_cast<std::size_t>(side)) =
+          id_of_piece(tokenizer.side(side), config.separator, Context::type);
+  }
 
   [[nodiscard]] std::string_view type() const override { return Context::type; }
   [[nodiscard]] std::string recipe() const override {
+    const auto [source, target] = separators_;
     return fmt::format("context {} {} {} {}", config_.source_previous, config_.target_previous, config_.max_pieces,
-                       separator_);
+                       source == target ? fmt::format("{}", source) : fmt::format("{} {}", source, target));
   }
   [[nodiscard]] Stage stage() const override { return Context::stage; }
   [[nodiscard]] std::int64_t lines_before() const override {
     return std::max(config_.source_previous, config_.target_previous);
   }
   [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
-    put_before(example.source,
-               lines_of(example, &Example::Lines::source, config_.source_previous, example.source.size()));
-    const auto lines = lines_of(example, &Example::Lines::target, config_.target_previous, example.target.size());
+    put_before(example.source, lines_of(example, Side::source, config_.source_previous, example.source.size()));
+    const Ids lines = lines_of(example, Side::target, config_.target_previous, example.target.size());
     if (lines.empty()) return true;
     if (example.loss.empty()) example.loss.assign(example.target.size(), true);
     example.loss.insert(example.loss.begin(), lines.size(), false);
@@ -62,12 +66,11 @@ class ContextTransform final : public Transform {
   static void put_before(Ids& ids, const Ids& lines) { ids.insert(ids.begin(), lines.begin(), lines.end()); }
 
   /// The nearest lines that fit in front of `size` pieces.
-  [[nodiscard]] Ids lines_of(const Example& example, std::string Example::Lines::*side, std::int64_t most,
-                             std::size_t size) const {
+  [[nodiscard]] Ids lines_of(const Example& example, Side side, std::int64_t most, std::size_t size) const {
     Ids all;
     for (auto line = example.before.rbegin(); line != example.before.rend() && most > 0; ++line, --most) {
-      Ids ids = tokenizer_.encode((*line).*side, side == &Example::Lines::source ? Side::source : Side::target);
-      ids.push_back(separator_);
+      Ids ids = tokenizer_.encode(side == Side::source ? line->source : line->target, side);
+      ids.push_back(separators_.at(static_cast<std::size_t>(side)));
       if (all.size() + ids.size() + size > static_cast<std::size_t>(config_.max_pieces)) break;
       put_before(all, ids);
     }
@@ -76,7 +79,7 @@ class ContextTransform final : public Transform {
 
   Context config_;
   const Tokenizer& tokenizer_;
-  std::int32_t separator_;
+  std::array<std::int32_t, 2> separators_{};  // by Side
 };
 
 }  // namespace

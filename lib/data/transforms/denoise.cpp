@@ -218,6 +218,9 @@ class DenoiseTransform final : public Transform {
 }  // namespace
 
 std::unique_ptr<const Transform> Denoise::make(const Materials& materials) const {
+  if (materials.tokenizer.is_by_side())
+    throw_error(Fault::config, "the transform denoise", "a corpus whose sides have one tokenizer",
+                "one with a tokenizer for each language", "list the language in tasks.denoise");
   return std::make_unique<DenoiseTransform>(*this, materials.tokenizer);
 }
 

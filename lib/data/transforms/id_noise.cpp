@@ -27,7 +27,8 @@ class IdNoiseTransform final : public Transform {
       const std::int64_t count =
           draw_count(*random, std::ssize(ids) - narrow<std::int64_t>(noise_.spared), noise_.temperature);
       std::vector<bool> none;
-      noise_.change(ids, &ids == &example.target ? example.loss : none,
+      const bool is_target = &ids == &example.target;
+      noise_.change(is_target ? Side::target : Side::source, ids, is_target ? example.loss : none,
                     draw_places(*random, ids.size(), static_cast<std::size_t>(count)), *random);
     });
     return true;

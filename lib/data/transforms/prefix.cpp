@@ -50,8 +50,8 @@ class PrefixTransform final : public Transform {
  public:
   PrefixTransform(const Prefix& config, const Materials& materials) : probability_(config.probability) {
     const Prefix filled = config.filled(materials.languages);
-    source_ = ids_of_pieces(materials.tokenizer, filled.source, Prefix::type);
-    target_ = ids_of_pieces(materials.tokenizer, filled.target, Prefix::type);
+    source_ = ids_of_pieces(materials.tokenizer.side(Side::source), filled.source, Prefix::type);
+    target_ = ids_of_pieces(materials.tokenizer.side(Side::target), filled.target, Prefix::type);
   }
 
   [[nodiscard]] std::string_view type() const override { return Prefix::type; }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "data/subword_sampler.hpp"
@@ -42,8 +42,15 @@ class Segmentation final : public Transform {
  public:
   Segmentation(const Subword& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {
     if (config.alpha == 0) return;
-    sampler_.emplace(tokenizer, tokenizer::Sampling{.alpha = config.alpha, .best = config.nbest});
-    if (!sampler_->is_bpe()) return;
+    for (const Side side : {Side::source, Side::target}) {
+      if (side == Side::target && !tokenizer.is_by_side()) continue;
+      const SubwordSampler& sampler = samplers_.emplace_back(
+          tokenizer.side(side), tokenizer::Sampling{.alpha = config.alpha, .best = config.nbest});
+      if (sampler.is_bpe()) require_for_bpe(config);
+    }
+  }
+
+  static void require_for_bpe(const Subword& config) {
     const auto refuse = [](std::string wanted, std::string got, std::string fix) {
       throw_error(Fault::config, "the transform subword", std::move(wanted), std::move(got), std::move(fix));
     };
@@ -59,12 +66,12 @@ class Segmentation final : public Transform {
     return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, text_of_growth(config_.growth));
   }
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
-  [[nodiscard]] bool is_random() const override { return sampler_.has_value(); }
+  [[nodiscard]] bool is_random() const override { return !samplers_.empty(); }
   [[nodiscard]] Lengths longest(Lengths lengths, const Example& plain) const override {
     if (!is_random()) return lengths;
     if (config_.growth) return grown(lengths, *config_.growth);
-    lengths = grown(lengths, growth_of(plain.source), Sides::source);
-    return grown(lengths, growth_of(plain.target), Sides::target);
+    lengths = grown(lengths, growth_of(plain.source, Side::source), Sides::source);
+    return grown(lengths, growth_of(plain.target, Side::target), Sides::target);
   }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     if (!example.source_text.empty()) example.source = encode(example.source_text, Side::source, random);
@@ -77,12 +84,16 @@ class Segmentation final : public Transform {
 
  private:
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side, RandomStream* random) const {
-    if (!sampler_ || random == nullptr) return tokenizer_.encode(text, side);
-    return sampler_->encode(text, *random);
+    if (samplers_.empty() || random == nullptr) return tokenizer_.encode(text, side);
+    return sampler_of(side).encode(text, *random);
+  }
+
+  [[nodiscard]] const SubwordSampler& sampler_of(Side side) const {
+    return side == Side::source ? samplers_.front() : samplers_.back();
   }
 
   /// How much longer than the best segmentation hardly any drawn one is: by what the texts of its pieces become.
-  [[nodiscard]] double growth_of(const std::vector<std::int32_t>& best) const {
+  [[nodiscard]] double growth_of(const std::vector<std::int32_t>& best, Side side) const {
     constexpr double deviations = 3;
     double mean = 0, variance = 0;
     if (best.empty()) return 0;
@@ -90,7 +101,7 @@ class Segmentation final : public Transform {
     if (config_.nbest > 0)
       return 2 * std::ceil(std::log2(static_cast<double>(config_.nbest))) / static_cast<double>(best.size());
     for (const std::int32_t id : best) {
-      const SubwordSampler::Spread spread = sampler_->spread(id);
+      const SubwordSampler::Spread spread = sampler_of(side).spread(id);
       mean += spread.mean;
       variance += spread.variance;
     }
@@ -112,7 +123,7 @@ class Segmentation final : public Transform {
 
   Subword config_;
   const Tokenizer& tokenizer_;
-  std::optional<SubwordSampler> sampler_;
+  std::vector<SubwordSampler> samplers_;  // none; one; or one for each side
 };
 
 }  // namespace

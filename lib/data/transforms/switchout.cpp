@@ -18,10 +18,10 @@ void validate(const Switchout& config, config::Problems& problems) {
 }
 
 std::unique_ptr<const Transform> Switchout::make(const Materials& materials) const {
-  const auto change = [live = ordinary_ids(materials.tokenizer)](std::vector<std::int32_t>& ids, std::vector<bool>&,
-                                                                 const std::vector<std::size_t>& places,
-                                                                 RandomStream& random) {
-    for (const std::size_t place : places) ids[place] = draw_one(random, live);
+  const auto change = [live = of_sides(materials.tokenizer, sides, ordinary_ids)](
+                          Side side, std::vector<std::int32_t>& ids, std::vector<bool>&,
+                          const std::vector<std::size_t>& places, RandomStream& random) {
+    for (const std::size_t place : places) ids[place] = draw_one(random, live.at(static_cast<std::size_t>(side)));
   };
   return make_id_noise({.type = type, .temperature = temperature, .sides = sides, .spared = 0, .change = change});
 }

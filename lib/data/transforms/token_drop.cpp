@@ -17,7 +17,7 @@ void validate(const TokenDrop& config, config::Problems& problems) {
 }
 
 std::unique_ptr<const Transform> TokenDrop::make(const Materials&) const {
-  const auto change = [](std::vector<std::int32_t>& ids, std::vector<bool>& loss,
+  const auto change = [](Side, std::vector<std::int32_t>& ids, std::vector<bool>& loss,
                          const std::vector<std::size_t>& places, RandomStream&) {
     const auto remove = [&](auto& values) {
       if (values.empty()) return;

@@ -21,10 +21,11 @@ void validate(const TokenMask& config, config::Problems& problems) {
 }
 
 std::unique_ptr<const Transform> TokenMask::make(const Materials& materials) const {
-  const auto change = [mask = id_of_piece(materials.tokenizer, mask_piece, type)](
-                          std::vector<std::int32_t>& ids, std::vector<bool>&, const std::vector<std::size_t>& places,
-                          RandomStream&) {
-    for (const std::size_t place : places) ids[place] = mask;
+  const auto masks = of_sides(materials.tokenizer, sides,
+                              [&](const Tokenizer& tokenizer) { return id_of_piece(tokenizer, mask_piece, type); });
+  const auto change = [masks](Side side, std::vector<std::int32_t>& ids, std::vector<bool>&,
+                              const std::vector<std::size_t>& places, RandomStream&) {
+    for (const std::size_t place : places) ids[place] = masks.at(static_cast<std::size_t>(side));
   };
   return make_id_noise({.type = type, .temperature = temperature, .sides = sides, .spared = 0, .change = change},
                        mask_piece);

@@ -1,5 +1,7 @@
 #include "data/preprocess.hpp"
 
+#include "data/tokenizer_files.hpp"
+#include "data/tokenizer_training.hpp"
 #include "data/verify.hpp"
 #include "preprocess_case.hpp"
 #include "support/on_root.hpp"
@@ -280,6 +282,46 @@ TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
   settings_.data.corpora = {corpus};
   settings_.data.tokenizer_training.reset();
   EXPECT_FALSE(run().tokenizer_trained);
+}
+
+TEST_F(Preprocess, TrainsATokenizerForEachLanguageAndKeepsThoseThatAreThere) {
+  CorpusConfig& corpus = settings_.data.corpora[0];
+  settings_.data.tokenizer = folder_ / "model/{language}.model";
+  corpus.languages = {"en", "es"};
+  const auto file = [&](const char* language) {
+    return Files::system().read_text(folder_ / fmt::format("model/{}.model", language));
+  };
+  const test::Verses text = test::verses(300);
+  const auto trained_on = [&](const std::vector<std::string>& lines) {
+    return train_tokenizer(*settings_.data.tokenizer_training, lines, spec::TokenLayout::marian);
+  };
+  const std::int64_t written = run().shards_written;
+  EXPECT_EQ(file("en"), trained_on(text.english));
+  EXPECT_EQ(file("es"), trained_on(text.spanish));
+  const Tokenizer tokenizers = data::read_tokenizer(files_, settings_.data, {});
+  const TokenShards shards = open_shards(tokenizers);
+  Example example;
+  shards.read(0, std::nullopt, example);
+  EXPECT_EQ(tokenizers.parts().at("en").decode(example.source), text.english[0]);
+  EXPECT_EQ(tokenizers.parts().at("es").decode(example.target), text.spanish[0]);
+  EXPECT_EQ(run().shards_kept, written);
+  // A language more, with other English text.
+  settings_.data.corpora.push_back(corpus);
+  CorpusConfig& more = settings_.data.corpora[1];
+  more.name = "more";
+  more.languages = {"xx", "en"};
+  more.source = folder_.write("more.xx", test::joined(text.english));
+  more.target = folder_.write("more.en", test::joined(text.spanish));
+  const std::string english = file("en");
+  world().barrier("read");
+  const PreprocessReport added = run();
+  EXPECT_TRUE(added.shards_kept == written && added.shards_written > 0);
+  EXPECT_EQ(file("en"), english);
+  EXPECT_EQ(file("xx"), english) << "of the same text";
+  world().barrier("read");
+  settings_.retrain_tokenizer = true;
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_NE(file("en"), english);
 }
 
 TEST_F(Preprocess, OfTwoThatMakeOneTokenizerTheFirstDecides) {

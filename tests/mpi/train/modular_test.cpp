@@ -190,6 +190,80 @@ TEST_F(ModularRun, ALanguageIsAddedWithItsOwnEmbeddings) {
   }
 }
 
+/// Each language has its own tokenizer.
+class TokenizersOfLanguages : public ModularRun {
+ protected:
+  [[nodiscard]] RunConfig own(const std::string& name) const {
+    RunConfig config = this->config(name);
+    config.data.tokenizer = (folder_ / "{language}.model").string();
+    config.data.tokenizer_training = data::TokenizerTraining{.vocab_size = 300};
+    config.model.embeddings.share = spec::EmbeddingShare::language;
+    return config;
+  }
+  [[nodiscard]] std::size_t tokenizers_in(const char* checkpoint) const {
+    const checkpoint::Reader reader{Files::system(), folder_ / checkpoint};
+    return reader.sections().model.at("tokenizer_digest").as_object().size();
+  }
+};
+
+TEST_F(TokenizersOfLanguages, AreStoredAndTheRunGoesOn) {
+  RunConfig config = own("whole");
+  config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  config.run_dir = (folder_ / "parts").string();
+  EXPECT_EQ(train_run(config, stop_behind(2, 0)).exit, Exit::stopped);
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
+  EXPECT_EQ(tokenizers_in("whole/export/000000006"), 2U);
+  const checkpoint::Reader reader{Files::system(), folder_ / "whole/export/000000006"};
+  const model::StoredModel task = model::stored_model(reader, config.data.corpora[0].name);
+  for (const auto& [side, language] : {std::pair{data::Side::source, "en"}, {data::Side::target, "es"}})
+    EXPECT_EQ(task.tokenizer.side(side).model_bytes(),
+              Files::system().read_text(folder_ / fmt::format("{}.model", language)));
+}
+
+TEST_F(TokenizersOfLanguages, ALanguageBringsItsOwn) {
+  EXPECT_EQ(train_run(own("old")).exit, Exit::ok);
+  RunConfig config = own("added");
+  config.data.corpora[0].languages = {"en", "xx"};
+  config.data.corpora[1].languages = {"xx", "en"};
+  const std::vector<std::string> kept{"embeddings.en", "encoder.all", "decoder.all", "encoder.en", "decoder.en"};
+  config.init_from =
+      plan::InitFrom{{{.from = (folder_ / "old/export/000000006").string(), .components = {kept}, .allow_new = true}}};
+  config.freeze = kept;
+  train::TrainOptions options;
+  options.open_model = [](comm::Context&, const std::string& name) {
+    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
+  };
+  EXPECT_EQ(train_run(config, options).exit, Exit::ok);
+  const checkpoint::Reader before{Files::system(), folder_ / "old/export/000000006"},
+      after{Files::system(), folder_ / "added/export/000000006"};
+  EXPECT_EQ(after.read_parameter("embeddings.en/weight"), before.read_parameter("embeddings.en/weight"));
+  // Embeddings of another English tokenizer are not taken.
+  config.data.tokenizer_training->vocab_size = 290;
+  config.data.tokenizer = (folder_ / "other {language}.model").string();
+  config.run_dir = (folder_ / "refused").string();
+  EXPECT_THAT(refusal(Fault::config, [&] { (void)train_run(config, options); }),
+              testing::HasSubstr("its embeddings of the language en belong to another tokenizer"));
+}
+
+TEST_F(TokenizersOfLanguages, ARunGoesOnWithALanguageMoreAndNotWithAnotherTokenizer) {
+  const RunConfig config = own("run");
+  EXPECT_EQ(train_run(config, stop_behind(3, 0)).exit, Exit::stopped);
+  RunConfig more = config;
+  more.data.corpora.push_back(config.data.corpora[0]);
+  more.data.corpora[2].name = "more";
+  more.data.corpora[2].languages = {"en", "xx"};
+  const train::TrainOptions other_tasks{.allow_changes = {"tasks"}};
+  RunConfig other = more;
+  other.data.tokenizer_training->sample_lines = 100;
+  other.data.tokenizer = (folder_ / "other {language}.model").string();
+  EXPECT_THAT(refusal(Fault::config, [&] { (void)train_run(other, other_tasks); }),
+              testing::HasSubstr("data.tokenizer was"));
+  EXPECT_EQ(train_run(more, other_tasks).exit, Exit::ok);
+  EXPECT_EQ(tokenizers_in("run/export/000000006"), 3U);
+}
+
 TEST_F(ModularRun, FrozenComponentsKeepTheirBitsWhileOthersLearn) {
   RunConfig config = this->config("frozen");
   config.freeze = {"encoder.en", "encoder.all", "decoder/*"};

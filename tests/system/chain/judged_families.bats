@@ -43,6 +43,24 @@ PYTHON
     model.norm_position=pre model.output_bias=false model.encoder.position=sinusoidal_fairseq model.decoder.position=sinusoidal_fairseq
 }
 
+@test "transformers and CTranslate2 open a task of a model with a tokenizer for each language" {
+  local settings=() setting
+  for setting in run_dir=runs/own 'data.tokenizer=runs/own.{language}.model' data.shards=runs/own.shards 'model.embeddings={"share": "language"}' \
+    schedule.length=30 schedule.warmup=10 precision.mode=fp32 validation.sets=[] 'validation.metrics=["loss"]'; do
+    settings+=(--set "$setting")
+  done
+  on 1 apps/preprocess configs/tiny.json "${settings[@]}"
+  on 2 apps/train configs/tiny.json "${settings[@]}"
+  local format task
+  task=$(grep -om1 '"name": "[^"]*"' configs/tiny.json | cut -d'"' -f4)
+  for format in argosy hf ct2; do on 1 apps/export runs/own/export/000000030 --task "$task" --format $format --out "$format.own"; done
+  head -20 runs/tiny/text/test.en >own.en
+  run cmp -s hf.own/source.spm hf.own/target.spm
+  [ "$status" -eq 1 ]
+  judge hf apps/translate argosy.own hf.own own.en
+  judge ctranslate2 apps/translate argosy.own ct2.own own.en
+}
+
 @test "models that transformers makes are imported, translate and continue as there, and come back byte for byte" {
   head -40 runs/tiny/text/test.en >forty.en
   judge import apps/export apps/translate forty.en

@@ -70,16 +70,16 @@ def theirs(folder, sources, options):
     if os.path.exists(f"{folder}/vocabulary.json"):
         return continued(folder, sources, options)
     translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
-    pieces = sentencepiece.SentencePieceProcessor(f"{folder}/source.spm")
+    pieces, targets = (sentencepiece.SentencePieceProcessor(f"{folder}/{side}.spm") for side in ("source", "target"))
     if pieces.pad_id() >= 0:  # a piece of T5's and M2M-100's, which apps/translate never chooses
         options["suppress_sequences"] = [[pieces.id_to_piece(pieces.pad_id())]]
     tokens = [pieces.encode(line, out_type=str) for line in sources]
     if "target_prefix" in options:
         with open("judge.prefixes", encoding="utf-8") as lines:
-            options["target_prefix"] = [pieces.encode(line, out_type=str) for line in lines.read().split("\n")[:-1]]
+            options["target_prefix"] = [targets.encode(line, out_type=str) for line in lines.read().split("\n")[:-1]]
     results = translator.translate_batch(
         tokens, max_decoding_length=MAX_LENGTH, max_input_length=0, return_scores=True, max_batch_size=64, **options)
-    return [list(zip(r.scores, map(pieces.decode, r.hypotheses))) for r in results]
+    return [list(zip(r.scores, map(targets.decode, r.hypotheses))) for r in results]
 
 
 def continued(folder, sources, options):

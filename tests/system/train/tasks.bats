@@ -75,6 +75,51 @@ translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   grep -q 'the task up-en reads up, which no task of the model does; its tasks are' log
 }
 
+@test "with a tokenizer for each language, each side of a task has its own in every format" {
+  local own=(tasks.json --set run_dir=spm --set data.shards=spm-shards --set 'data.tokenizer=spm/{language}.model')
+  run "$APPS/preprocess" "${own[@]}"
+  [ "$status" -eq 2 ]
+  [[ $output == *'data.tokenizer must be a name without {language}, since all languages have the same embeddings'* ]]
+  own+=(--set model.embeddings.share=language)
+  on 2 "$APPS/preprocess" "${own[@]}" 2>log
+  [ "$(cd spm && echo *.model)" = 'en.model es.model lo.model up.model' ]
+  run cmp -s spm/up.model spm/lo.model
+  [ "$status" -eq 1 ]
+  "$APPS/count" "${own[@]}" >table 2>log
+  grep -q '"corpora":{"en-es":{"examples":60,' log
+  "$APPS/preprocess" --show 1 "${own[@]}" 2>log | grep -q 'source  pieces <2up> '
+  "$APPS/preprocess" --verify "${own[@]}" 2>log
+  on 2 "$APPS/train" "${own[@]}" --set schedule.length=5 2>log
+  on 2 "$APPS/train" "${own[@]}" 2>log
+  local task=lo-up format
+  translated spm/export/000000008 up --task "$task" >lines
+  for format in argosy hf ct2; do
+    "$APPS/export" spm/export/000000008 --task "$task" --format "$format" --out "spm-$format" --verify 2>log
+    translated "spm-$format" up >same
+    cmp lines same
+  done
+  cmp spm-ct2/source.spm spm/lo.model
+  cmp spm-ct2/target.spm spm/up.model
+  "$APPS/export" spm-hf --format ct2 --out spm-again 2>log
+  cmp spm-ct2/model.bin spm-again/model.bin
+  cmp spm-ct2/target_vocabulary.json spm-again/target_vocabulary.json
+  on 2 "$APPS/soup" spm/checkpoints/000000004 spm/export/000000008 --out spm-soup 2>log
+  "$APPS/export" spm-soup --task es-en --out spm-es-en --verify 2>log
+  local two=("${own[@]}" --set 'tasks.pairs=["en-es"]' --set schedule.length=4 --set schedule.warmup=0)
+  "$APPS/train" "${two[@]}" --set run_dir=two --set data.shards=two-shards --set data.mode=online 2>log
+  "$APPS/soup" --out all --allow-cross-run --components two/export/000000004 spm/export/000000008 2>log
+  translated all up --task "$task" >same
+  cmp lines same
+  "$APPS/train" "${two[@]}" --set run_dir=others --set data.shards=other-shards --set data.mode=online --set 'data.tokenizer=others/{language}.model' \
+    --set data.tokenizer_training.sample_lines=50 2>log
+  run "$APPS/soup" --out none --allow-cross-run --components others/export/000000004 spm/export/000000008
+  [ "$status" -eq 3 ]
+  [[ $output == *'has another tokenizer than the first input'* ]]
+  run "$APPS/export" spm-hf --format argosy --vocab-trim verses.en --out none
+  [ "$status" -eq 3 ]
+  [[ $output == *'a vocabulary is changed of models that have one tokenizer, and this one has several'* ]]
+}
+
 @test "a task that lacks a component is refused, as are no task and a task of a plain model" {
   run translated "$ckpt" en --task up-en
   [ "$status" -eq 2 ]

@@ -155,22 +155,27 @@ TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
     text.record.figures.lines = 500;
     corpora[0].source.push_back(text);
   }
-  const std::vector<std::string> sample = sample_lines(files, corpora, 100);
+  const std::vector<std::string> sample = sample_lines(files, training_texts(corpora), 100);
   EXPECT_EQ(sample.size(), 100U);
   EXPECT_EQ((std::set<std::string>{sample.begin(), sample.end()}.size()), 100U);
-  EXPECT_EQ(sample, sample_lines(files, corpora, 100));
+  EXPECT_EQ(sample, sample_lines(files, training_texts(corpora), 100));
   const auto from_b =
       std::count_if(sample.begin(), sample.end(), [](const std::string& line) { return line[0] == 'b'; });
   EXPECT_GT(from_b, 25);
   EXPECT_LT(from_b, 75);
-  EXPECT_EQ(sample_lines(files, corpora, 5000).size(), 1000U);
+  EXPECT_EQ(sample_lines(files, training_texts(corpora), 5000).size(), 1000U);
   // Of records the texts, line by line; a broken one says nothing.
   files.write_atomically(folder / "c",
                          std::string_view{"{\"text\": \"x\\n\\n\\t y\"}\n{\n{\"source\": \"s\", \"target\": \"t\"}\n"});
   corpora[0] = {.rules = {.format = TextFormat::jsonl},
                 .source = {{.path = folder / "c", .record = {}, .text = folder / "c"}}};
   corpora[0].source[0].record.figures.lines = 3;
-  EXPECT_EQ(sample_lines(files, corpora, 5), (std::vector<std::string>{"x", " y", "st"}));
+  EXPECT_EQ(sample_lines(files, training_texts(corpora), 5), (std::vector<std::string>{"x", " y", "st"}));
+  corpora[0].languages = {"en", "es"};
+  corpora[0].rules.pairs = true;
+  EXPECT_EQ(sample_lines(files, training_texts(corpora, "es"), 5), (std::vector<std::string>{"t"}));
+  EXPECT_EQ(sample_lines(files, training_texts(corpora, "en"), 5), (std::vector<std::string>{"s"}));
+  EXPECT_TRUE(training_texts(corpora, "fr").empty());
 }
 
 TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {

@@ -274,8 +274,9 @@ TEST(Symbols, AreOnePieceEachAndPartOfTheTrainingsDigest) {
     EXPECT_EQ(std::ranges::count(ids, id_of(symbol)), 1) << symbol;
   }
   EXPECT_EQ(tokenizer.vocabulary().pieces, 300);
-  const auto digest = [](std::span<const std::string> symbols) {
-    return digest_of_training({}, symbols, std::vector<CountedCorpus>(1), spec::TokenLayout::marian).hex();
+  const std::vector<CountedCorpus> corpora(1);
+  const auto digest = [&](std::span<const std::string> symbols) {
+    return digest_of_training({}, symbols, training_texts(corpora), spec::TokenLayout::marian).hex();
   };
   const std::vector<std::string> one{"<a>"}, other{"<b>"};
   EXPECT_NE(digest(one), digest(other));

@@ -7,6 +7,7 @@
 
 #include "checkpoint/load.hpp"
 #include "core/hash.hpp"
+#include "data/tokenizer_training.hpp"
 #include "interchange/hf_family.hpp"
 #include "interchange/source.hpp"
 #include "support/refusal.hpp"
@@ -361,6 +362,62 @@ TEST_F(HfImportOfTables, TwoModelsAndATableAreReadAndComeBackByteForByte) {
   }
 }
 
+TEST_F(HfImportOfTables, ATokenizerForEachSideIsReadAndComesBackByteForByte) {
+  const std::string source = test::small_tokenizer(spec::TokenLayout::marian).model_bytes(),
+                    target = data::train_tokenizer({.vocab_size = 260}, test::verses(400).spanish,
+                                                   spec::TokenLayout::marian);
+  spec::ModelConfig by_side = translation;
+  by_side.tie_inputs = false;
+  for (const char* const format : {"hf", "ct2"}) {
+    tokenizer_json = data::Tokenizer::by_side(source, target, {}).model_bytes();
+    write(format, by_side);
+    EXPECT_EQ(read("source.spm"), source);
+    EXPECT_EQ(read("target.spm"), target);
+    const model::StoredModel model = open_source(context.get(), out.string());
+    EXPECT_EQ(model.tokenizer.model_bytes(), tokenizer_json);
+    EXPECT_EQ(model.spec.architecture.vocabulary.pieces, 300);
+    EXPECT_EQ(model.config.token_ids, std::nullopt);
+    const std::string pieces = read(format == std::string("hf") ? "target_vocab.json" : "target_vocabulary.json");
+    EXPECT_THAT(pieces, HasSubstr("<unused_39>"));
+  }
+  EXPECT_FALSE(Files::system().exists(out / "shared_vocabulary.json"));
+  boost::json::value pieces = boost::json::parse(read("target_vocabulary.json"));
+  std::swap(pieces.as_array()[5], pieces.as_array()[6]);
+  Files::system().write_atomically(out / "target_vocabulary.json", boost::json::serialize(pieces));
+  const auto refused_folder = [&] {
+    return test::refusal(Fault::data, [&] { (void)open_source(context.get(), out.string()); });
+  };
+  EXPECT_THAT(refused_folder(), HasSubstr("target_vocabulary.json: expected the pieces of the folder's tokenizer"));
+  // A folder of others: ids that only the tables say.
+  write("hf", by_side);
+  for (const char* const name : {"vocab.json", "target_vocab.json"}) {
+    boost::json::value ids = boost::json::parse(read(name));
+    std::vector<std::string> names;
+    for (const auto& [piece, id] : ids.as_object()) {
+      if (id == 7) names.emplace_back(piece);
+      if (id == 8) names.emplace_back(piece);
+    }
+    std::swap(ids.at(names.at(0)), ids.at(names.at(1)));
+    Files::system().write_atomically(out / name, boost::json::serialize(ids));
+  }
+  const model::StoredModel model = open_source(context.get(), out.string());
+  for (const auto& [side, bytes] : {std::pair{data::Side::source, &source}, {data::Side::target, &target}}) {
+    const data::Tokenizer &own = model.tokenizer.side(side), alone = data::Tokenizer::load(*bytes, {});
+    EXPECT_EQ(own.kind(), data::TokenizerKind::table);
+    EXPECT_EQ(own.id_of(alone.piece(7)), 8);
+  }
+  EXPECT_THAT(
+      test::refusal(Fault::data, [&] { (void)format_named("hf").write(context.get(), model, folder / "no", {}); }),
+      HasSubstr("both are SentencePiece models"));
+  boost::json::value ids = boost::json::parse(read("target_vocab.json")),
+                     config = boost::json::parse(read("config.json"));
+  std::swap(ids.at("</s>"), ids.at("<unk>"));
+  config.at("eos_token_id") = 1;
+  Files::system().write_atomically(out / "target_vocab.json", boost::json::serialize(ids));
+  Files::system().write_atomically(out / "config.json", boost::json::serialize(config));
+  EXPECT_THAT(refused_folder(), HasSubstr("one piece of the id 1 (eos_token_id) on both sides, got <unk> and </s>"));
+}
+
 TEST_F(HfImportOfTables, ATableThatRepeatsTheModelIsLeftOut) {
   write("hf", translation);
   EXPECT_EQ(open_source(context.get(), out.string()).tokenizer.kind(), data::TokenizerKind::sentence_piece);
@@ -382,7 +439,7 @@ TEST_F(HfImportOfTables, RefusesFoldersThatDoNotFitTogether) {
   Files::system().remove(out / "vocab.json");
   EXPECT_THAT(refused(Fault::data), HasSubstr("target.spm is another model than source.spm"));
   Files::system().write_atomically(out / "target_vocab.json", std::string_view{"{}"});
-  EXPECT_THAT(refused(Fault::usage), HasSubstr("a vocabulary for each side"));
+  EXPECT_THAT(refused(Fault::data), HasSubstr("(target): vocab.json: expected the piece <unk>"));
   tokenizer_json.clear();
   write("hf", translation);
   Files::system().write_atomically(out / "vocab.json", std::string_view{"[]"});

@@ -112,7 +112,7 @@ TEST_F(StoredTasks, TheirExportsAreThoseOfThePlainModel) {
 
 TEST_F(StoredTasks, AreStoredWhereTheTasksDoNotShareAll) {
   const auto section = [&](const spec::ModelConfig& config) {
-    return model::model_section(config, Digest{}, 300, DType::f32, std::nullopt, sharing);
+    return model::model_section(config, boost::json::value(Digest{}.hex()), 300, DType::f32, std::nullopt, sharing);
   };
   EXPECT_EQ(section(modular).at("sharing"), config::to_json(sharing));
   EXPECT_FALSE(section(plain).contains("sharing"));
