@@ -117,7 +117,7 @@ void TokenShards::add_corpus(const CorpusConfig& config, const std::optional<Spl
 }
 
 TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part,
-                              std::span<const CountedCorpus> texts) {
+                              std::span<const CountedCorpus> texts, std::optional<std::size_t> only) {
   const Path folder = config.shards;
   const ShardIndex index = read_shard_index(files, folder);
   const std::string where = shard_index_path(folder).string();
@@ -126,8 +126,9 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
   shards.fingerprint_ = index.recipe;
   shards.eos_ = narrow<std::int32_t>(tokenizer.vocabulary().eos);
   shards.has_source_ = index.corpora.front().texts.size() == 2;
-  for (const CountedCorpus& corpus : texts) shards.texts_.emplace_back(files, corpus);
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
+    if (only.value_or(c) != c) continue;
+    if (!texts.empty()) shards.texts_.emplace_back(files, texts[c]);
     const ShardIndex::Corpus& entry = index.corpora[c];
     const Pipeline& pipeline = shards.pipelines_.emplace_back(config.corpora[c], tokenizer, config.mode);
     if (pipeline.recipe() != entry.transforms)

@@ -41,11 +41,13 @@ class TokenShards {
     std::int64_t ids = 0;
   };
 
-  /// Opens `data.shards` and picks the examples of a part. Borrows the tokenizer. Throws Error{data} when preprocess
+  /// Opens `data.shards` and picks the examples of a part. Throws Error{data} when preprocess
   /// has not run, when the shards were made with another tokenizer, other corpora or other transforms; Error{corrupt}
-  /// when a file does not fit its index. texts: of all corpora, under data.mode online, to read examples.
+  /// when a file does not fit its index. texts: of all corpora, under data.mode online, to read examples. only: the
+  /// number of the corpus to open alone.
   static TokenShards open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer,
-                          Part part = Part::train, std::span<const CountedCorpus> texts = {});
+                          Part part = Part::train, std::span<const CountedCorpus> texts = {},
+                          std::optional<std::size_t> only = std::nullopt);
 
   [[nodiscard]] const std::vector<Corpus>& corpora() const noexcept { return corpora_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return corpora_.back().first + corpora_.back().size; }

@@ -289,7 +289,9 @@ Tokenizer Tokenizer::of(std::span<const std::string> languages) const {
                   "add a task with this language, or name another");
     return found->second;
   };
-  ARGOSY_CHECK(!languages.empty(), "a direction without languages");
+  if (languages.empty())
+    throw_error(Fault::config, "data.tokenizer", "the languages of the text, since each has its own tokenizer", "none",
+                "give the corpus languages, or name the tokenizer of its language");
   const Tokenizer &source = own(languages.front()), &target = own(languages.back());
   if (source.digest() == target.digest()) return target;
   return of_parts(

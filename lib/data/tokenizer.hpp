@@ -44,7 +44,7 @@ class Tokenizer {
   void apply(spec::VocabularyRule rule, std::string_view name);
 
   /// The tokenizer of a direction, of its source and its target language: itself, unless there is one for each
-  /// language. Throws Error{config} for a language that has none.
+  /// language. Throws Error{config} for a language that has none, and for no language.
   [[nodiscard]] Tokenizer of(std::span<const std::string> languages) const;
   /// That of a side: itself, unless the sides differ.
   [[nodiscard]] const Tokenizer& side(Side of) const;

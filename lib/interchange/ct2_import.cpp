@@ -367,6 +367,7 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
   tokenizer.apply(spec::vocabulary_rule(model), folder.string());
   for (const auto& [name, own] : ct2_vocabularies(tokenizer, pairs)) check_pieces(files, folder / name, *own);
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
+  model::require_embeddings(Fault::data, tokenizer, spec.architecture, folder.string());
   const std::string id = Hasher{}.update(boost::json::serialize(config)).update(file.digest().hex()).digest().hex();
   model::StoredModel stored{model, std::move(spec), std::move(tokenizer), nullptr, folder.string(), id};
   if (const DType type = file.find("decoder/embeddings/weight")->dtype; type == DType::bf16 || type == DType::f16)

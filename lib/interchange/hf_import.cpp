@@ -216,6 +216,7 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
       (encoder ? model.encoder : model.decoder).position = spec::Position::learned;
   }
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
+  model::require_embeddings(Fault::data, tokenizer, spec.architecture, folder.string());
   if (tokenizer.is_by_side()) require_one_end(tokenizer, where);
   const std::string id = Hasher{}.update(text).update(tensors.digest().hex()).digest().hex();
   const DType type = type_of_all(tensors);

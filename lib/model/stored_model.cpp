@@ -90,6 +90,7 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
   data::Tokenizer tokenizer =
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
   spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
+  require_embeddings(Fault::corrupt, tokenizer, spec.architecture, where);
   const std::vector<spec::Task>& tasks = spec.sharing.tasks;
   const std::string task = wanted.value_or("");
   if (tasks.empty() && !task.empty())
@@ -131,6 +132,17 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
 }
 
 }  // namespace
+
+void require_embeddings(Fault fault, const data::Tokenizer& tokenizer, const spec::Architecture& shape,
+                        const std::string& where) {
+  if (tokenizer.is_by_language() && !shape.embeddings_by_language)
+    throw_error(fault, where, "one tokenizer, since all languages have the same embeddings",
+                "a tokenizer for each language", "set model.embeddings to {\"share\": \"language\"}");
+  const bool differ = shape.type == spec::ModelType::encoder_decoder && !shape.tie_inputs;  // of source and target
+  if (tokenizer.is_by_side() && (!differ || shape.embeddings_by_language))
+    throw_error(fault, where, "a tokenizer for each side only where each side has its embeddings",
+                "a tokenizer for each side", "set model.tie_inputs to false, or name another tokenizer");
+}
 
 StoredModel stored_model(const checkpoint::Reader& reader, const std::string& task) {
   return open_model(reader, nullptr, task);

@@ -39,6 +39,11 @@ struct StoredModel {
   DType trained_in = DType::f32;  // what forward passes had in training, or the weights of a folder have
 };
 
+/// Throws an error where the model has one matrix of embeddings for texts of different tokenizers. where: in the
+/// message.
+void require_embeddings(Fault fault, const data::Tokenizer& tokenizer, const spec::Architecture& shape,
+                        const std::string& where);
+
 /// Borrows the reader. task: which one of a model whose tasks share parts of it, as spec::task_named() takes it; empty:
 /// the model has no tasks. Not collective. Throws Error{data} if the checkpoint has no model configuration or no
 /// tokenizer, Error{corrupt} if these do not fit the stored parameters, and Error{usage} if there must be a task and is

@@ -88,8 +88,6 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
   if (spec::is_plain(config.model) || is_language_model(config)) return;
   problems.require(!config.lora, "/lora", "absent, since the model has parts that only some tasks share", "adapters",
                    "export the model of one task, and train its adapters");
-  problems.require(!config.data.split, "/data/split", "absent, since the model has parts that only some tasks share",
-                   "a split", "set validation.sets, each with its corpus");
   std::vector<data::CorpusConfig> corpora;
   {
     data::DataConfig both = config.data;

@@ -18,27 +18,50 @@
 namespace argosy::train {
 namespace {
 
-/// The validation part of the token shards, dealt to the ranks like the micro-batches of steps.
-EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& config, const data::Tokenizer& tokenizer,
-                        data::StepSizes sizes, std::int64_t steps, std::span<const data::CountedCorpus> corpora) {
-  const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation, corpora);
+/// Which of the ranks that evaluate a set this one is, and how many they are.
+struct Share {
+  std::optional<int> rank;  // absent: it is none of them
+  int world = 1;
+};
+Share share_of(const EvaluationSet& set, const comm::Context& context) {
+  const int rank = context.topology.canonical_rank();
+  if (set.ranks.empty()) return {rank, context.topology.world_size()};
+  const auto found = std::ranges::lower_bound(set.ranks, rank);
+  const int world = narrow<int>(std::ssize(set.ranks));
+  if (found == set.ranks.end() || *found != rank) return {std::nullopt, world};
+  return {narrow<int>(found - set.ranks.begin()), world};
+}
+
+/// The validation part of the token shards, dealt to the ranks of the set like the micro-batches of steps. only: the
+/// number of the corpus that it is of; else of all.
+void read_split(EvaluationSet& set, const comm::Context& context, const plan::RunConfig& config,
+                const data::Tokenizer& tokenizer, data::StepSizes sizes, std::int64_t steps,
+                std::span<const data::CountedCorpus> corpora, std::optional<std::size_t> only) {
+  data::DataConfig data = config.data;
+  for (data::CorpusConfig& corpus : data.corpora) {  // all of them, whatever the step
+    corpus.start = {};
+    corpus.end.reset();
+  }
+  const auto shards = data::TokenShards::open(context.files, data, tokenizer, data::Part::validation, corpora, only);
   if (shards.has_source()) shards.require_at_most(config.model.max_positions);
-  sizes.micro_batches = context.topology.world_size();
+  if (shards.size() == 0)
+    throw_error(Fault::data, set.name, "a validation part with examples (data.split)", "none",
+                "raise data.split.validation, or set validation.sets");
+  const Share share = share_of(set, context);
+  sizes.micro_batches = share.world;
   sizes.accumulation = 1;
   sizes.global_size = sizes.micro_size * sizes.micro_batches;
   sizes.idle_share = 0;
   const data::PoolMaker maker(
       shards, tokenizer.vocabulary(),
       {.seed = config.seed, .sizes = sizes, .batch = plan::batch_of(config), .temperature = 1.0, .draws = false});
-  EvaluationSet set{.name = "validation", .text = {}, .batches = {}};
   std::int64_t taken = 0;
-  for (data::PoolBegin at; at.epoch == 0 && taken < steps;) {  // all of it, once
+  for (data::PoolBegin at; share.rank && at.epoch == 0 && taken < steps;) {  // all of it, once
     const std::unique_ptr<data::PoolSource> pool = maker.make(at);
     for (std::int64_t step = 0; step < pool->steps() && taken < steps; ++step, ++taken)
-      set.batches.push_back(pool->assemble(step, context.topology.canonical_rank()));
+      set.batches.push_back(pool->assemble(step, *share.rank));
     at = pool->next();
   }
-  return set;
 }
 
 /// Throws Error{data} naming the first line of the set, on either side, that is longer than the model has positions.
@@ -85,7 +108,6 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
                                            const data::Tokenizer& tokenizer, const data::StepSizes& sizes,
                                            std::span<const data::CountedCorpus> corpora,
                                            const std::vector<std::vector<int>>& ranks) {
-  const int canonical_rank = context.topology.canonical_rank(), all_ranks = context.topology.world_size();
   const bool language_model = plan::is_language_model(config);
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
   const std::int64_t steps = config.validation.steps.value_or(language_model ? 25 : all);
@@ -97,11 +119,7 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
     EvaluationSet& set = sets.emplace_back();
     set.name = names[sets.size() - 1];
     if (!ranks.empty()) set.ranks = ranks[sets.size() - 1];
-    const bool has_share = set.ranks.empty() || std::ranges::binary_search(set.ranks, canonical_rank);
-    const int rank = set.ranks.empty()
-                         ? canonical_rank
-                         : narrow<int>(std::ranges::lower_bound(set.ranks, canonical_rank) - set.ranks.begin());
-    const int world = set.ranks.empty() ? all_ranks : narrow<int>(std::ssize(set.ranks));
+    const Share share = share_of(set, context);
     const data::TextRules rules = plan::rules_of(wanted, config);
     const data::TextFiles texts =
         data::find_text_files(context.files, wanted.source, wanted.target, "validation set " + set.name);
@@ -110,20 +128,30 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
       const std::int64_t rows = config.batch.unit == data::BatchUnit::examples
                                     ? sizes.micro_size
                                     : std::max<std::int64_t>(1, sizes.micro_size / config.batch.sequence_length);
-      set.batches = data::lm_batches_of(tokenizer, records, config.batch.sequence_length, rows, rank, world);
+      set.batches =
+          data::lm_batches_of(tokenizer, records, config.batch.sequence_length, rows, *share.rank, share.world);
     } else {
       set.text = data::read_parallel_text(context.files, rules, texts, unpack);
       set.text.prefixes = plan::prefixes_of(wanted, config.data).value();
       for (const data::CorpusConfig& corpus : config.data.corpora)
         if (corpus.name == wanted.corpus) set.languages = corpus.languages;
-      if (has_share)
-        set.batches =
-            data::batches_of(tokenizer.of(set.languages), set.text, config.batch.unit, sizes.micro_size, rank, world);
+      if (share.rank)
+        set.batches = data::batches_of(tokenizer.of(set.languages), set.text, config.batch.unit, sizes.micro_size,
+                                       *share.rank, share.world);
       require_at_most(config.model.max_positions, set, wanted);
     }
     if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
   }
-  if (sets.empty() && config.data.split) sets.push_back(split_set(context, config, tokenizer, sizes, steps, corpora));
+  if (!sets.empty() || !config.data.split) return sets;
+  const bool by_task = !spec::is_plain(config.model);  // whose batches take one route each
+  sets.resize(by_task ? config.data.corpora.size() : 1);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    EvaluationSet& set = sets[i];
+    set.name = by_task ? fmt::format("validation.{}", config.data.corpora[i].name) : "validation";
+    if (by_task) set.languages = config.data.corpora[i].languages;
+    if (!ranks.empty()) set.ranks = ranks[i];
+    read_split(set, context, config, tokenizer, sizes, steps, corpora, by_task ? std::optional(i) : std::nullopt);
+  }
   return sets;
 }
 
@@ -131,6 +159,9 @@ std::vector<std::uint32_t> routes_of_sets(const plan::RunConfig& config, const s
   std::vector<std::uint32_t> routes;
   if (spec.sharing.tasks.empty()) return routes;
   const std::vector<std::string> names = names_of(config.validation.sets);
+  if (names.empty() && config.data.split)
+    for (const data::CorpusConfig& corpus : config.data.corpora)
+      routes.push_back(narrow<std::uint32_t>(spec.route_of.at(corpus.name)));
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string task = config.validation.sets[i].corpus.value_or("");
     const auto route = spec.route_of.find(task);

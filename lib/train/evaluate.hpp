@@ -33,7 +33,8 @@ struct EvaluationSet {
   std::vector<int> ranks{};              // canonical, that evaluate it: those of its route; empty: all
 };
 
-/// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards. A rank has
+/// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards: of all
+/// corpora one set, and of a model with tasks one for each. A rank has
 /// at most validation.steps batches of a set. corpora: as data::online_corpora gives them. Not collective. Throws
 /// Error{data} if a file is missing, if two files do not match, or if a line is longer than model.max_positions.
 /// Their route is 0. ranks: by set, EvaluationSet::ranks; empty: all ranks evaluate all sets.
@@ -42,8 +43,8 @@ struct EvaluationSet {
                                                          std::span<const data::CountedCorpus> corpora,
                                                          const std::vector<std::vector<int>>& ranks = {});
 
-/// The routes of the corpora of config.validation.sets, by set; empty: the model has one. Throws Error{config} for a
-/// set without a task of the model.
+/// The routes of the corpora of config.validation.sets, or of data.split, by set; empty: the model has one. Throws
+/// Error{config} for a set without a task of the model.
 [[nodiscard]] std::vector<std::uint32_t> routes_of_sets(const plan::RunConfig& config, const spec::ModelSpec& spec);
 /// Gives the sets of `config.validation` these routes.
 void set_routes(std::vector<EvaluationSet>& sets, const plan::RunConfig& config, const spec::ModelSpec& spec);

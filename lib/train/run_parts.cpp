@@ -6,6 +6,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
 #include "data/preprocess.hpp"
+#include "model/stored_model.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
@@ -143,8 +144,12 @@ void RunParts::set_up(const Kept& kept) {
     if (!data::is_preprocessed(context.world, context.files, context.log, settings))
       (void)data::run_preprocess(context.world, context.files, context.log, settings);
   }
-  tokenizer = read_on_all(
-      context, [&] { return data::read_tokenizer(context.files, config.data, spec::vocabulary_rule(config.model)); });
+  tokenizer = read_on_all(context, [&] {
+    data::Tokenizer read = data::read_tokenizer(context.files, config.data, spec::vocabulary_rule(config.model));
+    model::require_embeddings(Fault::config, read, spec::resolve(config.model, read.vocabulary().pieces),
+                              "data.tokenizer");
+    return read;
+  });
   const std::vector<data::CountedCorpus> texts =
       data::online_corpora(context.world, context.files, context.log, config.data, config.run_dir);
   shards = read_on_all(context, [&] {

@@ -33,6 +33,12 @@ mutant tokenizers_of_any_language 'embeddings are taken of any tokenizer' lib/tr
   '    if (got == wanted) continue;' '    continue;'
 mutant tokenizers_may_change 'a run goes on with another tokenizer of a language' lib/model/stored_spec.cpp mpi/mpi_train 1 'TokenizersOfLanguages.*' \
   'return same == nullptr || *same == language.value();' 'return true;'
+mutant split_without_late_corpora 'a corpus that begins later is not validated' lib/train/evaluate.cpp mpi/mpi_train 2 'ModularRun.TheEnd*' \
+  '    corpus.start = {};
+' ''
+mutant split_of_all 'the set of a task is that of all corpora' lib/data/token_shards.cpp mpi/mpi_train 2 'ModularRun.TheEnd*' \
+  '    if (only.value_or(c) != c) continue;
+' ''
 mutant pages_kept 'pages of token shards are never given back' lib/data/token_shards.cpp $batches 1 'LoaderOfPairs.GivesTheFiles*' \
   'shards_[before].release_pages();' ';'
 mutant pages_of_lengths_kept 'pages of lengths stay while a pool is planned' lib/data/pool_source.cpp $batches 1 'PoolMaker.PlansFile*' \

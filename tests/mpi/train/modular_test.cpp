@@ -96,6 +96,34 @@ TEST_F(ModularRun, CountsTheUpdatesOfEachComponentAndValidatesEachRoute) {
   EXPECT_NE(loss_of(config, "valid.es"), loss_of(wrong, "valid.es"));
 }
 
+TEST_F(ModularRun, TheEndOfEachCorpusIsASetOfItsOwn) {
+  const auto metrics_of = [&](const std::string& name, const auto& change) {
+    RunConfig config = this->config(name);
+    config.validation.sets.clear();
+    config.data.split = data::SplitConfig{.train = 0.7, .validation = 0.3};
+    config.sharding.zero_stage = 3;
+    change(config);
+    EXPECT_EQ(train_run(config).exit, Exit::ok);
+    return checkpoint::Reader{Files::system(), Path{config.run_dir} / "export/000000006"}.sections().metrics;
+  };
+  const auto loss_of = [](const boost::json::object& metrics, const char* set) {
+    return metrics.at(set).at("loss").to_number<double>();
+  };
+  const boost::json::object everywhere = metrics_of("everywhere", [](RunConfig&) {});
+  EXPECT_EQ(everywhere.size(), 2U);
+  EXPECT_NE(loss_of(everywhere, "validation.verses"), loss_of(everywhere, "validation.back"));
+  const boost::json::object placed = metrics_of("placed", [](RunConfig& config) {
+    config.placement.tasks = {{"verses", {0}}, {"back", {world().size() - 1}}};
+    if (world().size() > 2) config.placement.tasks["verses"] = {0, 1};
+    for (int rank = 2; rank + 1 < world().size(); ++rank) config.placement.tasks["verses"].push_back(rank);
+  });
+  for (const char* set : {"validation.verses", "validation.back"})
+    EXPECT_NEAR(loss_of(placed, set), loss_of(everywhere, set), 1e-4) << set;
+  const boost::json::object late =
+      metrics_of("late", [](RunConfig& config) { config.data.corpora[1].start = config::Period{.count = 1000}; });
+  EXPECT_GT(loss_of(late, "validation.back"), loss_of(everywhere, "validation.back")) << "it is not learned";
+}
+
 TEST_F(ModularRun, StacksThatAllTasksShareGiveTheBitsOfThePlainModel) {
   const RunConfig stacked = config("stacked", Share::all, Share::all);
   RunConfig plain = config("plain", Share::all, Share::all);
@@ -220,6 +248,21 @@ TEST_F(TokenizersOfLanguages, AreStoredAndTheRunGoesOn) {
   for (const auto& [side, language] : {std::pair{data::Side::source, "en"}, {data::Side::target, "es"}})
     EXPECT_EQ(task.tokenizer.side(side).model_bytes(),
               Files::system().read_text(folder_ / fmt::format("{}.model", language)));
+}
+
+TEST_F(TokenizersOfLanguages, OfACheckpointAreGivenAsOneFileAndNeedEmbeddingsOfTheirOwn) {
+  EXPECT_EQ(train_run(own("first")).exit, Exit::ok);
+  RunConfig config = own("second");
+  config.data.tokenizer_training.reset();
+  config.data.tokenizer = (folder_ / "first/export/000000006/tokenizer.model").string();
+  config.data.shards = (folder_ / "other shards").string();
+  EXPECT_EQ(train_run(config).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "second/export/000000006"), bits_of(folder_ / "first/export/000000006"));
+  config.model.embeddings.share = spec::EmbeddingShare::all;
+  config.run_dir = (folder_ / "third").string();
+  EXPECT_THAT(
+      refusal(Fault::config, [&] { (void)train_run(config); }),
+      testing::HasSubstr("data.tokenizer: expected one tokenizer, since all languages have the same embeddings"));
 }
 
 TEST_F(TokenizersOfLanguages, ALanguageBringsItsOwn) {

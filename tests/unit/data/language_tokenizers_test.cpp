@@ -59,6 +59,7 @@ TEST(LanguageTokenizers, HaveOneVocabularyAndPiecesOfTheirOwn) {
   EXPECT_EQ(pair.decode(alone.encode(text.spanish[0])), text.spanish[0]);
   EXPECT_THAT(test::refusal(Fault::config, [] { (void)direction("en", "fr"); }),
               HasSubstr("a tokenizer of the language fr"));
+  EXPECT_THAT(test::refusal(Fault::config, [] { (void)of_both().of({}); }), HasSubstr("the languages of the text"));
   EXPECT_EQ(boost::json::serialize(digests_of(of_both())),
             fmt::format(R"({{"en":"{}","es":"{}"}})", english.digest().hex(), spanish.digest().hex()));
   EXPECT_EQ(digests_of(alone), boost::json::value(alone.digest().hex()));

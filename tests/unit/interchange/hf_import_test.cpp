@@ -388,6 +388,8 @@ TEST_F(HfImportOfTables, ATokenizerForEachSideIsReadAndComesBackByteForByte) {
     return test::refusal(Fault::data, [&] { (void)open_source(context.get(), out.string()); });
   };
   EXPECT_THAT(refused_folder(), HasSubstr("target_vocabulary.json: expected the pieces of the folder's tokenizer"));
+  EXPECT_THAT(test::refusal(Fault::corrupt, [&] { write("hf", translation); }),
+              HasSubstr("a tokenizer for each side only where each side has its embeddings"));
   // A folder of others: ids that only the tables say.
   write("hf", by_side);
   for (const char* const name : {"vocab.json", "target_vocab.json"}) {

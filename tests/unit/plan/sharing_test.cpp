@@ -98,8 +98,6 @@ TEST(Sharing, APlainModelHasNoComponentsToNormalise) {
 TEST(Sharing, KeysThatItDoesNotGoWithAreRefused) {
   EXPECT_THAT(refused_modular(by_language, R"(, "lora": {"rank": 4}, "init_from": "x")"),
               HasSubstr("lora must be absent"));
-  EXPECT_THAT(refused_modular(by_language, "", R"(, "split": {"validation": 0.1})"),
-              HasSubstr("data.split must be absent"));
   EXPECT_THAT(refused_modular(by_language, R"(, "validation": {"sets": [{"source": "a", "target": "b"}]})"),
               HasSubstr("which parts are used"));
   EXPECT_THAT(refused_modular(R"("encoder": {"layers": 2, "stacks": [{"layers": 2}]}, "decoder": {"layers": 2})"),
