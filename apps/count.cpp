@@ -93,12 +93,12 @@ int main(int argc, char** argv) {
     }
     std::optional<data::Tokenizer> tokenizer;
     constexpr spec::VocabularyRule any{.ids = spec::TokenIds{}};  // only the number of ids counts
-    comm::agree(context.world, [&] {
-      if (!tokenizer_file.empty())
-        tokenizer = data::Tokenizer::read(context.files, tokenizer_file, any);
-      else if (config && data::has_tokenizer(context.files, config->data))
-        tokenizer = data::read_tokenizer(context.files, config->data, any);
-    });
+    const bool own = config && tokenizer_file.empty() && data::has_tokenizer(context.files, config->data);
+    if (comm::any_of(context.world, own || !tokenizer_file.empty()))
+      comm::agree(context.world, [&] {
+        tokenizer = tokenizer_file.empty() ? data::read_tokenizer(context.files, config->data, any)
+                                           : data::Tokenizer::read(context.files, tokenizer_file, any);
+      });
     if (tokenizer) settings.unpack.folder = settings.cache.parent_path() / "unpacked";
     const double begin_s = context.clock.monotonic_s();
     texts.insert(texts.begin(), options.config);

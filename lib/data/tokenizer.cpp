@@ -237,8 +237,9 @@ Tokenizer Tokenizer::of_files(bool by_language, const TokenizerFiles& files, spe
   Parts parts{.by_language = by_language, .each = {}};
   const auto name_of = [&](const std::string& part) { return fmt::format("{} ({})", name, part); };
   for (const auto& [part, bytes] : files) {
+    if (is_several(bytes))
+      throw_error(Fault::data, name_of(part), "one tokenizer", "several", "name files of one each");
     Tokenizer own = load(bytes, rule, name_of(part));
-    if (own.parts_) throw_error(Fault::data, name_of(part), "one tokenizer", "several", "name files of one each");
     rule.least_pieces = std::max(rule.least_pieces, own.spelled_ids());
     parts.each.emplace(part, std::move(own));
   }

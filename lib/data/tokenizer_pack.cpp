@@ -46,8 +46,9 @@ TokenizerPack unpack_several(std::string_view bytes, std::string_view name) {
   const boost::json::value *const made = member("argosy_tokenizers"), *const by = member("by"),
                                   *const sizes = member("sizes");
   if (made != nullptr && *made != boost::json::value(several_version))
-    throw_error(Fault::data, std::string{name}, fmt::format("several tokenizers of version {}", several_version),
-                boost::json::serialize(*made), "use a newer Argosy");
+    throw_error(Fault::data, std::string{name},
+                fmt::format("version {} of several tokenizers in one file", several_version),
+                "version " + boost::json::serialize(*made), "use a newer Argosy");
   TokenizerPack several{.by_language = by != nullptr && *by == boost::json::value("language"), .files = {}};
   const bool by_side = by != nullptr && *by == boost::json::value("side");
   if (made == nullptr || sizes == nullptr || !sizes->is_object() || several.by_language == by_side)

@@ -176,9 +176,9 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   if (files.exists(path)) {
     std::string model = files.read_text(path);
     const bool is_own = recipe && recipe->model == digest_of(model).hex();
-    const bool is_other = !is_own || (recipe->training != training.hex() && !settings.retrain_tokenizer);
-    if (wanted.is_one_of_many && is_other) {
-      log.info("{} is used as it is, though this configuration would train another one", path.string());
+    const bool is_other = !is_own || recipe->training != training.hex();
+    if (wanted.is_one_of_many && is_other && !settings.retrain_tokenizer) {
+      log.warn("{} is used as it is, though this configuration would train another one", path.string());
       return model;
     }
     if (!is_own)

@@ -94,8 +94,7 @@ void refuse_sides(const data::Tokenizer& tokenizer, std::string_view format) {
       throw_claim(
           Fault::data,
           fmt::format("--format {} writes a tokenizer for each side where both are SentencePiece models", format),
-          "the tokenizer of the " + side, "a SentencePiece model", "another",
-          "train the tokenizers with data.tokenizer_training");
+          "the tokenizer of the " + side, "a SentencePiece model", "another", "use --format argosy");
 }
 
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }

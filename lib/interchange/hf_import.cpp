@@ -179,16 +179,6 @@ void set_vocabulary(HfDescription& description, const data::Tokenizer& tokenizer
   if (rows > pieces) model.vocab_size = rows;
 }
 
-/// Of a tokenizer for each side.
-void require_one_end(const data::Tokenizer& tokenizer, const std::string& where) {
-  const std::int64_t eos = tokenizer.vocabulary().eos;
-  const std::string source = tokenizer.side(data::Side::source).piece(eos),
-                    target = tokenizer.side(data::Side::target).piece(eos);
-  if (source != target)
-    throw_error(Fault::data, where, fmt::format("one piece of the id {} (eos_token_id) on both sides", eos),
-                fmt::format("{} and {}", source, target), "choose another model");
-}
-
 }  // namespace
 
 bool is_hugging_face(const Files& files, const Path& folder) {
@@ -217,7 +207,6 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
   }
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
   model::require_embeddings(Fault::data, tokenizer, spec.architecture, folder.string());
-  if (tokenizer.is_by_side()) require_one_end(tokenizer, where);
   const std::string id = Hasher{}.update(text).update(tensors.digest().hex()).digest().hex();
   const DType type = type_of_all(tensors);
   auto weights = std::make_unique<HfWeights>(std::move(tensors), spec, description.family, folder.string());

@@ -33,9 +33,9 @@ struct VocabularyChange {
 [[nodiscard]] std::vector<std::string> first_lines(const Files& files, const std::vector<Path>& texts,
                                                    std::size_t count);
 
-/// The sides whose encodings can differ: both of a piece table with two models, else one.
-/// Throws Error{data} for several tokenizers: this one changes the vocabulary of one.
+/// Throws Error{data} for several tokenizers: the vocabulary of one is changed.
 void require_one(const data::Tokenizer& tokenizer);
+/// The sides whose encodings can differ: both of a piece table with two models, else one. Throws as require_one().
 [[nodiscard]] std::vector<data::Side> sides_of(const data::Tokenizer& tokenizer);
 
 /// The special ids of a model.

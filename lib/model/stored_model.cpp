@@ -91,6 +91,11 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
   spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
   require_embeddings(Fault::corrupt, tokenizer, spec.architecture, where);
+  for (const spec::Task& each : spec.sharing.tasks)
+    for (const std::string& language : {each.source, each.target})
+      if (tokenizer.is_by_language() && !tokenizer.parts().contains(language))
+        throw_error(Fault::corrupt, where, "a tokenizer of the language " + language, "none",
+                    "use another checkpoint; this one's files contradict each other");
   const std::vector<spec::Task>& tasks = spec.sharing.tasks;
   const std::string task = wanted.value_or("");
   if (tasks.empty() && !task.empty())
@@ -142,6 +147,13 @@ void require_embeddings(Fault fault, const data::Tokenizer& tokenizer, const spe
   if (tokenizer.is_by_side() && (!differ || shape.embeddings_by_language))
     throw_error(fault, where, "a tokenizer for each side only where each side has its embeddings",
                 "a tokenizer for each side", "set model.tie_inputs to false, or name another tokenizer");
+  const std::int64_t eos = tokenizer.vocabulary().eos;
+  for (const auto& [part, own] : tokenizer.parts()) {
+    const std::string end = tokenizer.parts().begin()->second.piece(eos), other = own.piece(eos);
+    if (end != other)
+      throw_error(fault, where, fmt::format("one piece of the id {}, which ends a text, in all tokenizers", eos),
+                  fmt::format("{}, and {} of {}", end, other, part), "use tokenizers with the same special ids");
+  }
 }
 
 StoredModel stored_model(const checkpoint::Reader& reader, const std::string& task) {

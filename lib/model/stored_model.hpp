@@ -39,8 +39,8 @@ struct StoredModel {
   DType trained_in = DType::f32;  // what forward passes had in training, or the weights of a folder have
 };
 
-/// Throws an error where the model has one matrix of embeddings for texts of different tokenizers. where: in the
-/// message.
+/// Throws an error where the model has one matrix of embeddings for texts of different tokenizers, or where these end
+/// texts by different pieces. where: in the message.
 void require_embeddings(Fault fault, const data::Tokenizer& tokenizer, const spec::Architecture& shape,
                         const std::string& where);
 

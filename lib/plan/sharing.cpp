@@ -84,7 +84,8 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
                        (config.model.embeddings.share == spec::EmbeddingShare::language && !is_language_model(config)),
                    "/data/tokenizer",
                    "a name without {language}, since all languages have the same embeddings (model.embeddings)",
-                   config.data.tokenizer, "set model.embeddings to {\"share\": \"language\"}");
+                   config.data.tokenizer,
+                   is_language_model(config) ? "name one file" : "set model.embeddings to {\"share\": \"language\"}");
   if (spec::is_plain(config.model) || is_language_model(config)) return;
   problems.require(!config.lora, "/lora", "absent, since the model has parts that only some tasks share", "adapters",
                    "export the model of one task, and train its adapters");

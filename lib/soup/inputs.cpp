@@ -40,7 +40,7 @@ constexpr std::pair<const char*, const char*> common_keys[] = {{"config_digest",
 
 std::string text_at(const json::object& object, const char* key) {
   const json::value* const value = object.if_contains(key);
-  return value == nullptr ? "none" : json::serialize(*value);
+  return value == nullptr ? "none" : config::text_of(*value, false);  // members of objects in one order
 }
 
 void check_parameters(const Reader& first, const Reader& other) {

@@ -73,20 +73,21 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
 
 /// Throws Error{config} where embeddings that the source gives belong to another tokenizer.
 void require_tokenizer(const plan::InitSource& source, const spec::ModelSpec& spec, const data::Tokenizer& ours,
-                       const data::Tokenizer& theirs) {
-  std::set<std::string> languages;  // of embeddings: "fr" of "embeddings.fr/weight"
+                       const model::StoredModel& model) {
+  std::set<std::string> names, languages;  // of its parameters; of embeddings: "fr" of "embeddings.fr/weight"
+  for (const spec::Unit& unit : model.spec.units)
+    for (const spec::Parameter& parameter : unit.parameters) names.insert(parameter.name);
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) {
-      if (!parameter.is_by_id() || !source.covers(parameter)) continue;
+      if (!parameter.is_by_id() || !source.covers(parameter) || !names.contains(parameter.name)) continue;
       const std::string component = parameter.name.substr(0, parameter.name.find('/'));
       const std::size_t dot = component.find('.');
       languages.insert(dot == std::string::npos ? "" : component.substr(dot + 1));
     }
   }
   for (const std::string& language : languages) {
-    if (theirs.is_by_language() && !theirs.parts().contains(language)) continue;  // it has no such embeddings
     const std::array own{language};
-    const Digest got = theirs.of(own).digest(), wanted = ours.of(own).digest();
+    const Digest got = model.tokenizer.of(own).digest(), wanted = ours.of(own).digest();
     if (got == wanted) continue;
     throw_claim(Fault::config,
                 fmt::format("init_from {}: its embeddings{} belong to another tokenizer than data.tokenizer",
@@ -125,7 +126,7 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
       if (!keys.empty())
         throw_claim(Fault::config, fmt::format("{}: the model is another one ({})", where, fmt::join(keys, "; ")),
                     where, "the same model", keys.front(), "set these keys as there, or leave these components out");
-      require_tokenizer(source, spec, tokenizer, model.tokenizer);
+      require_tokenizer(source, spec, tokenizer, model);
       match(s, spec);
     }
   });

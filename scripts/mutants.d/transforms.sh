@@ -238,8 +238,8 @@ mutant context_max_pieces 'context ignores max_pieces' lib/data/transforms/conte
   '> static_cast<std::size_t>(config_.max_pieces)' \
   '> std::size_t{200}'
 mutant context_separator 'context ignores separator' lib/data/transforms/context.cpp $units 1 'Context.*:Prefix.Names*' \
-  'id_of_piece(tokenizer.side(side), config.separator,' \
-  'id_of_piece(tokenizer.side(side), "<sep>",'
+  'id_of_piece(own, config.separator,' \
+  'id_of_piece(own, "<sep>",'
 mutant context_loss 'context bears loss' lib/data/transforms/context.cpp $units 1 'Context.*' \
   'lines.size(), false);' \
   'lines.size(), true);'

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "data/transforms/draws.hpp"
+#include "data/transforms/id_noise.hpp"
 #include "data/transforms/ranges.hpp"
 
 namespace argosy::data {
@@ -35,9 +36,8 @@ namespace {
 class ContextTransform final : public Transform {
  public:
   ContextTransform(const Context& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {
-    for (const Side side : {Side::source, Side::target})
-      separators_.at(static_cast<std::size_t>(side)) =
-          id_of_piece(tokenizer.side(side), config.separator, Context::type);
+    separators_ = of_sides(tokenizer, Sides::both,
+                           [&](const Tokenizer& own) { return id_of_piece(own, config.separator, Context::type); });
   }
 
   [[nodiscard]] std::string_view type() const override { return Context::type; }

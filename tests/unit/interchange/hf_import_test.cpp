@@ -417,7 +417,8 @@ TEST_F(HfImportOfTables, ATokenizerForEachSideIsReadAndComesBackByteForByte) {
   config.at("eos_token_id") = 1;
   Files::system().write_atomically(out / "target_vocab.json", boost::json::serialize(ids));
   Files::system().write_atomically(out / "config.json", boost::json::serialize(config));
-  EXPECT_THAT(refused_folder(), HasSubstr("one piece of the id 1 (eos_token_id) on both sides, got <unk> and </s>"));
+  EXPECT_THAT(refused_folder(),
+              HasSubstr("one piece of the id 1, which ends a text, in all tokenizers, got <unk>, and </s> of target"));
 }
 
 TEST_F(HfImportOfTables, ATableThatRepeatsTheModelIsLeftOut) {
