@@ -32,7 +32,7 @@ mutant masks_of_one_side 'token_mask takes the piece of one side for both' lib/d
 mutant tokenizers_of_any_language 'embeddings are taken of any tokenizer' lib/train/init_weights.cpp mpi/mpi_train 1 'TokenizersOfLanguages.*' \
   '    if (got == wanted) continue;' '    continue;'
 mutant tokenizers_may_change 'a run goes on with another tokenizer of a language' lib/model/stored_spec.cpp mpi/mpi_train 1 'TokenizersOfLanguages.*' \
-  'return same == nullptr || *same == language.value();' 'return true;'
+  '*same == language.value();' 'language.value().is_string();'
 mutant split_without_late_corpora 'a corpus that begins later is not validated' lib/train/evaluate.cpp mpi/mpi_train 2 'ModularRun.TheEnd*' \
   '    corpus.start = {};
 ' ''
