@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view several_mark = "{\"argosy_tokenizers\":";
 constexpr std::int64_t several_version = 1;
 
-[[noreturn]] void refuse(std::string_view name, std::string wanted, std::string got) {
+[[noreturn]] void refuse_pack(std::string_view name, std::string wanted, std::string got) {
   throw_error(Fault::data, std::string{name}, std::move(wanted), std::move(got),
               "get the checkpoint or the tokenizer again");
 }
@@ -52,23 +52,23 @@ TokenizerPack unpack_several(std::string_view bytes, std::string_view name) {
   TokenizerPack several{.by_language = by != nullptr && *by == boost::json::value("language"), .files = {}};
   const bool by_side = by != nullptr && *by == boost::json::value("side");
   if (made == nullptr || sizes == nullptr || !sizes->is_object() || several.by_language == by_side)
-    refuse(name, "a first line that says the sizes of tokenizers, by language or by side", "another one");
+    refuse_pack(name, "a first line that says the sizes of tokenizers, by language or by side", "another one");
   std::string_view left = bytes.substr(std::min(line + 1, bytes.size()));
   for (const auto& [part, size] : sizes->get_object()) {
     const bool fits = size.is_int64() && size.get_int64() >= 0 && std::cmp_less_equal(size.get_int64(), left.size());
     if (!fits)
-      refuse(name, fmt::format("{} bytes of {}", boost::json::serialize(size), std::string_view{part}),
-             fmt::format("{}", left.size()));
+      refuse_pack(name, fmt::format("{} bytes of {}", boost::json::serialize(size), std::string_view{part}),
+                  fmt::format("{}", left.size()));
     const auto count = static_cast<std::size_t>(size.get_int64());
     several.files[std::string{part}] = left.substr(0, count);
     left.remove_prefix(count);
   }
-  if (!left.empty()) refuse(name, "the bytes that the first line says", fmt::format("{} more", left.size()));
+  if (!left.empty()) refuse_pack(name, "the bytes that the first line says", fmt::format("{} more", left.size()));
   const bool has_sides =
       several.files.size() == 2 && several.files.contains("source") && several.files.contains("target");
   if (several.files.empty() || (by_side && !has_sides))
-    refuse(name, by_side ? "a source and a target" : "a tokenizer for each language",
-           several.files.empty() ? "none" : several.files.begin()->first);
+    refuse_pack(name, by_side ? "a source and a target" : "a tokenizer for each language",
+                several.files.empty() ? "none" : several.files.begin()->first);
   return several;
 }
 
