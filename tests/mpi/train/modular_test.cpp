@@ -38,6 +38,21 @@ class ModularRun : public testing::Test {
     config.batch.global_size = 4 * world().size() * config.batch.micro_size.value();
     return config;
   }
+  /// The Spanish of the run "old" becomes a new language, and what is kept of that run is frozen.
+  void add_language(RunConfig& config, const std::vector<std::string>& kept) const {
+    config.data.corpora[0].languages = {"en", "xx"};
+    config.data.corpora[1].languages = {"xx", "en"};
+    config.init_from = plan::InitFrom{
+        {{.from = (folder_ / "old/export/000000006").string(), .components = {kept}, .allow_new = true}}};
+    config.freeze = kept;
+  }
+  [[nodiscard]] static train::TrainOptions opens_checkpoints() {
+    train::TrainOptions options;
+    options.open_model = [](comm::Context&, const std::string& name) {
+      return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
+    };
+    return options;
+  }
   SharedFolder folder_;
 };
 
@@ -157,10 +172,7 @@ TEST_F(ModularRun, ALanguageIsAddedByTrainingItsComponentsAlone) {
   config.init_from = plan::InitFrom{
       {{.from = (folder_ / "old/export/000000006").string(), .components = {"embeddings", "encoder", "decoder"}}}};
   config.freeze = {"embeddings", "encoder.all", "decoder.all", "encoder.en", "decoder.en"};
-  train::TrainOptions options;
-  options.open_model = [](comm::Context&, const std::string& name) {
-    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
-  };
+  const train::TrainOptions options = opens_checkpoints();
   const auto refused = [&] { return refusal(Fault::config, [&] { (void)train_run(config, options); }); };
   EXPECT_THAT(refused(), testing::HasSubstr("allow_new"));
   config.init_from->sources[0].allow_new = true;
@@ -196,17 +208,8 @@ TEST_F(ModularRun, ALanguageIsAddedWithItsOwnEmbeddings) {
   };
   EXPECT_EQ(train_run(by_language("old")).exit, Exit::ok);
   RunConfig config = by_language("added");
-  config.data.corpora[0].languages = {"en", "xx"};
-  config.data.corpora[1].languages = {"xx", "en"};
-  const std::vector<std::string> kept{"embeddings.en", "output.en",  "encoder.all",
-                                      "decoder.all",   "encoder.en", "decoder.en"};
-  config.init_from =
-      plan::InitFrom{{{.from = (folder_ / "old/export/000000006").string(), .components = {kept}, .allow_new = true}}};
-  config.freeze = kept;
-  train::TrainOptions options;
-  options.open_model = [](comm::Context&, const std::string& name) {
-    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
-  };
+  add_language(config, {"embeddings.en", "output.en", "encoder.all", "decoder.all", "encoder.en", "decoder.en"});
+  const train::TrainOptions options = opens_checkpoints();
   EXPECT_EQ(train_run(config, options).exit, Exit::ok);
   const checkpoint::Reader before{Files::system(), folder_ / "old/export/000000006"},
       after{Files::system(), folder_ / "added/export/000000006"};
@@ -268,16 +271,8 @@ TEST_F(TokenizersOfLanguages, OfACheckpointAreGivenAsOneFileAndNeedEmbeddingsOfT
 TEST_F(TokenizersOfLanguages, ALanguageBringsItsOwn) {
   EXPECT_EQ(train_run(own("old")).exit, Exit::ok);
   RunConfig config = own("added");
-  config.data.corpora[0].languages = {"en", "xx"};
-  config.data.corpora[1].languages = {"xx", "en"};
-  const std::vector<std::string> kept{"embeddings.en", "encoder.all", "decoder.all", "encoder.en", "decoder.en"};
-  config.init_from =
-      plan::InitFrom{{{.from = (folder_ / "old/export/000000006").string(), .components = {kept}, .allow_new = true}}};
-  config.freeze = kept;
-  train::TrainOptions options;
-  options.open_model = [](comm::Context&, const std::string& name) {
-    return model::whole_model(std::make_unique<checkpoint::Reader>(Files::system(), name));
-  };
+  add_language(config, {"embeddings.en", "encoder.all", "decoder.all", "encoder.en", "decoder.en"});
+  const train::TrainOptions options = opens_checkpoints();
   EXPECT_EQ(train_run(config, options).exit, Exit::ok);
   const checkpoint::Reader before{Files::system(), folder_ / "old/export/000000006"},
       after{Files::system(), folder_ / "added/export/000000006"};
