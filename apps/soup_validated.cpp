@@ -43,7 +43,7 @@ class SetEvaluator {
     double nll_sum = 0, tgt_tokens = 0;
     for (const train::EvaluationSet& set : sets_) {
       if ((set.name == reported_) != reported) continue;
-      const auto evaluation = train::evaluate(
+      const auto evaluation = *train::evaluate(
           context_,
           {.nll_of = nll_of,
            .with_whole = [&](std::size_t route, const train::UseModel& use) { train::with_route(model, route, use); }},

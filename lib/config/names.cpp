@@ -41,7 +41,7 @@ constexpr std::pair<std::string_view, std::string_view> peers[] = {
     {"wandb_entity_name", "telemetry.wandb.entity"},
     {"wandb_project_name", "telemetry.wandb.project"},
     {"wandb_group_name", "telemetry.wandb.group"},
-    {"experiment_name", "telemetry.wandb.run"},
+    {"experiment_name", "telemetry.wandb.name"},
     // MAMMOTH
     {"batch_type", "batch.unit"},
     {"accum_count", "batch.accumulation"},
@@ -49,7 +49,6 @@ constexpr std::pair<std::string_view, std::string_view> peers[] = {
     {"decay_method", "schedule.style"},
     {"warmup_steps", "schedule.warmup"},
     {"train_steps", "schedule.length"},
-    {"attn_flash", "model.attention"},
     {"heads", "model.heads"},
     {"rotary_pos_emb", "model.encoder.position"},
     {"tie_embedding", "model.tie_embeddings"},

@@ -30,10 +30,10 @@ boost::json::array targets_of(const AdapterList& list) {
 }
 
 void require_adapters(const model::StoredModel& model, const ExportOptions& options) {
-  if (!model.lora)
+  if (!model.adapters)
     throw_claim(Fault::usage, fmt::format("--format peft: {} has no adapters", model.where), model.where,
                 "a checkpoint of a run with lora", "one without", "use another format");
-  if (model.lora->train_embeddings.value_or(false))
+  if (model.adapters->config.train_embeddings.value_or(false))
     throw_claim(Fault::usage, "--format peft: embeddings were trained as well, and the format holds adapters alone",
                 "lora.train_embeddings", "false", "true", "export the merged model, in another format");
   if (options.quantization != Quantization::float32)
@@ -53,13 +53,15 @@ ExportReport write_peft(comm::Context& context, const model::StoredModel& model,
                         const ExportOptions& options) {
   const double begin_s = context.clock.monotonic_s();
   ExportReport report{.folder = folder};
-  std::optional<spec::ModelSpec> adapted;
   AdapterList list;
   comm::agree(context.world, [&] {
     require_adapters(model, options);
     if (auto facts = peft_limit(model.spec.architecture)) throw Error{Fault::usage, std::move(*facts)};
-    adapted = spec::with_adapters(model.spec, *model.lora);
-    list = adapters_of(*adapted);
+    list = adapters_of(model.adapters->spec);
+    if (list.adapters.empty())
+      throw_claim(Fault::usage, fmt::format("--format peft: no part of the task {} has adapters", model.task),
+                  model.where, "a task whose components have some (lora.targets)", model.task,
+                  "use another format or task");
   });
   std::vector<Tensor> tensors;
   const auto add = [&](std::string name, const spec::Parameter& parameter, std::int64_t row, std::int64_t rows) {
@@ -79,7 +81,7 @@ ExportReport write_peft(comm::Context& context, const model::StoredModel& model,
                                             std::numeric_limits<std::uint64_t>::max(), adapter_stem);
   report.bytes = written.bytes;
   output.add_sums(written.sums);
-  const spec::LoraConfig& lora = *model.lora;
+  const spec::LoraConfig& lora = model.adapters->config;
   const double alpha = lora.alpha.value_or(lora.rslora ? 16 : static_cast<double>(*lora.rank));
   const bool pairs = model.spec.architecture.type == spec::ModelType::encoder_decoder;
   // Compact: pretty() writes 16.0 as 16, and alpha may be a fraction.

@@ -101,6 +101,10 @@ std::unique_ptr<const model::WeightSource> peft_adapters(const Files& files, con
   const boost::json::value* const rslora = config.if_contains("use_rslora");
   const bool by_root = rslora != nullptr && rslora->is_bool() && rslora->get_bool();
   const double scale = alpha / (by_root ? std::sqrt(rank) : rank);
+  if (!spec::is_plain(adapted.architecture))
+    throw_claim(Fault::config, fmt::format("init_from {}: its adapters belong to a model of one task", folder.string()),
+                "init_from", "checkpoints, since the model has parts that only some tasks share", "adapters of peft",
+                "leave it out");
   const AdapterList list = adapters_of(adapted);
   if (list.adapters.empty())
     throw_claim(Fault::config, fmt::format("init_from {}: it holds adapters, and the model has none", folder.string()),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -107,30 +108,34 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
                 "give one with --task, or first make a model of it: apps/export CHECKPOINT --task TASK --format argosy "
                 "--out FOLDER");
   Names stored;
+  spec::ModelConfig own = *config;
   if (task.empty()) {
     for (const spec::Unit& unit : spec.units)
       for (const spec::Parameter& parameter : unit.parameters) stored.emplace(parameter.name, parameter.name);
   } else {
     const spec::Task direction = spec::task_named(spec.sharing, task);
     spec::RouteModel route = spec::model_of_task(spec, direction);
+    own = spec::as_plain(*config);
+    if (tokenizer.is_by_language()) own.vocab_size = tokenizer.vocabulary().pieces;  // others may be larger
     tokenizer = tokenizer.of(std::array{direction.source, direction.target});
     spec = std::move(route.spec);
     stored = std::move(route.stored);
   }
   std::unique_ptr<const WeightSource> weights = std::make_unique<CheckpointWeights>(reader, std::move(owned), stored);
-  std::optional<spec::LoraConfig> lora = stored_lora(reader);
-  if (lora) {
+  std::optional<StoredAdapters> adapters;
+  if (std::optional<spec::LoraConfig> lora = stored_lora(reader)) {
     weights = std::make_unique<MergedWeights>(spec, std::move(weights));
-    spec = spec::ModelSpec(spec.architecture);
+    spec::ModelSpec merged(spec.architecture, spec.sharing);
+    adapters = {std::move(*lora), std::exchange(spec, std::move(merged))};
   }
-  return {task.empty() ? *config : spec::as_plain(*config),
+  return {std::move(own),
           std::move(spec),
           std::move(tokenizer),
           std::move(weights),
           folder,
           reader.run_uuid(),
           reader.step(),
-          std::move(lora),
+          std::move(adapters),
           task,
           {},
           stored_type(reader)};

@@ -23,18 +23,22 @@ class WeightSource {
   virtual void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const = 0;
 };
 
-/// A model as it computes: adapters (spec::LoraConfig) are merged into their matrices. `weights` has them as well,
-/// under the names that spec::with_adapters(spec, *lora) gives them.
+struct StoredAdapters {
+  spec::LoraConfig config;
+  spec::ModelSpec spec;  // of the model with them
+};
+
+/// A model as it computes: adapters are merged into their matrices. `weights` has them as well.
 struct StoredModel {
   spec::ModelConfig config;
   spec::ModelSpec spec;
   data::Tokenizer tokenizer;
   std::unique_ptr<const WeightSource> weights;
-  std::string where;                       // the folder, for messages
-  std::string id;                          // 32 hex digits: of the run, or of the weights where there is no run
-  std::int64_t step = 0;                   // of the checkpoint
-  std::optional<spec::LoraConfig> lora{};  // of a model with adapters
-  std::string task{};                      // of a model that has several
+  std::string where;      // the folder, for messages
+  std::string id;         // 32 hex digits: of the run, or of the weights where there is no run
+  std::int64_t step = 0;  // of the checkpoint
+  std::optional<StoredAdapters> adapters{};
+  std::string task{};                                 // of a model that has several
   std::vector<checkpoint::Attachment> attachments{};  // that exports of the model contain as well
   DType trained_in = DType::f32;  // what forward passes had in training, or the weights of a folder have
 };

@@ -119,10 +119,8 @@ spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelC
   if (blocks > static_cast<std::int64_t>(stored.size()))
     fail(reader, fmt::format("the parameters of {} layers", blocks), fmt::format("{} in all", stored.size()));
   spec::ModelSpec spec = by_its_word(reader, [&] { return spec::ModelSpec(shape, std::move(sharing)); });
-  if (const auto lora = stored_lora(reader)) {
-    if (!spec::is_plain(shape)) fail(reader, "no adapters, since not all tasks share the model", "a section lora");
+  if (const auto lora = stored_lora(reader))
     spec = by_its_word(reader, [&] { return spec::with_adapters(std::move(spec), *lora); });
-  }
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& param : unit.parameters) {
       const auto found = stored.find(param.name);

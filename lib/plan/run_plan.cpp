@@ -311,13 +311,13 @@ std::string peak_line(const optim::Schedule& schedule) {
                      boost::describe::enum_to_string(schedule.style, ""), optim::learning_rate(schedule, at), at);
 }
 
-std::string warmup_warning(const optim::Schedule& schedule) {
-  if (schedule.rises()) return {};
+std::string warmup_warning(const optim::OptimizerConfig& optimizer, const optim::Schedule& schedule) {
+  if (schedule.rises() || optimizer.relative_step) return {};
   const std::string why =
       schedule.warmup == 0 && schedule.style != optim::ScheduleStyle::exponential_decay
           ? "schedule.warmup is 0"
           : fmt::format("schedule.style {} has no warm-up", boost::describe::enum_to_string(schedule.style, ""));
-  return why + ": Adam's first steps are full-size and training may diverge";
+  return why + ": the first updates are full-size and training may diverge";
 }
 
 /// Kernels compute with vectors and tiles of 8 numbers or a multiple of it.
@@ -353,7 +353,7 @@ std::string tokens_warning(const RunConfig& config, const RunPlan& plan) {
                  : "so a larger model would learn more from them: raise the sizes in model");
 }
 
-/// Of AdamW. Weights that are trained already may go on with any lower rate.
+/// Of AdamW, and of Muon, whose updates are as large. Weights that are trained already may go on with any lower rate.
 std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule, const spec::ModelSpec& spec) {
   constexpr double far = 10;
   double parameters = 0;
@@ -361,7 +361,7 @@ std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule,
     for (const spec::Parameter& parameter : unit.parameters)
       parameters += unit.is_block ? static_cast<double>(parameter.numel()) : 0;
   }
-  if (config.optimizer.type != optim::OptimizerType::adamw || parameters == 0) return {};
+  if (config.optimizer.type == optim::OptimizerType::adafactor || parameters == 0) return {};
   const double peak = optim::learning_rate(schedule, schedule.rises() ? schedule.warmup : 1.0);
   const double usual = optim::usual_lr(parameters);
   if (peak <= far * usual && (peak >= usual / far || config.init_from)) return {};
@@ -425,10 +425,10 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema}),
                                        target.placement, planner.fullest_rank())
                                .state.owned;
-  plan.peak_line = peak_line(schedule);
-  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
-                                         lr_warning(config, schedule, spec), tokens_warning(config, plan),
-                                         size_warning(shape), noise_warning(shape)})
+  if (!config.optimizer.relative_step) plan.peak_line = peak_line(schedule);
+  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters),
+                                         warmup_warning(config.optimizer, schedule), lr_warning(config, schedule, spec),
+                                         tokens_warning(config, plan), size_warning(shape), noise_warning(shape)})
     if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = copied_bytes(plan.spaces);

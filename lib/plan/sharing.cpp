@@ -87,8 +87,6 @@ void validate_sharing(const RunConfig& config, Problems& problems) {
                    config.data.tokenizer,
                    is_language_model(config) ? "name one file" : "set model.embeddings to {\"share\": \"language\"}");
   if (spec::is_plain(config.model) || is_language_model(config)) return;
-  problems.require(!config.lora, "/lora", "absent, since the model has parts that only some tasks share", "adapters",
-                   "export the model of one task, and train its adapters");
   std::vector<data::CorpusConfig> corpora;
   {
     data::DataConfig both = config.data;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <span>
 #include <string>
 
 #include "spec/fine_tuning.hpp"
@@ -37,10 +39,10 @@ struct OtherWork {
   bool of_source;  // it multiplies source positions
 };
 
-/// Of the first route. Also counts visits of blocks that need no backward pass, by side.
+/// Of the visits of these routes, each once. Also counts visits of blocks that need no backward pass, by side.
 template <class Use>
-void each_other_work(const spec::ModelSpec& spec, std::int64_t& encoder_forward_only,
-                     std::int64_t& decoder_forward_only, const Use& use) {
+void each_other_work(const spec::ModelSpec& spec, std::span<const std::vector<std::size_t>> routes,
+                     std::int64_t& encoder_forward_only, std::int64_t& decoder_forward_only, const Use& use) {
   std::set<std::string> of_source;  // in the decoder: they multiply the encoder's output
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) {
@@ -49,11 +51,17 @@ void each_other_work(const spec::ModelSpec& spec, std::int64_t& encoder_forward_
       if (const auto adapters = spec::adapter_names(parameter.name)) of_source.insert({adapters->down, adapters->up});
     }
   }
-  bool trains = false;  // some unit of a visit up to here
-  for (const std::size_t v : spec.routes.front()) {
+  std::map<std::size_t, bool> trains_at;  // by visit: some unit of it, or of one before it on a route
+  for (const std::vector<std::size_t>& route : routes) {
+    bool trains = false;
+    for (const std::size_t v : route) {
+      for (const std::size_t unit : spec.visits[v].units) trains = trains || !spec.units[unit].frozen;
+      trains_at[v] = trains_at[v] || trains;
+    }
+  }
+  for (const auto& [v, trains] : trains_at) {
     const spec::Visit& visit = spec.visits[v];
     const bool encoder = visit.kind == spec::VisitKind::encoder_block;
-    for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
     if (visit.kind == spec::VisitKind::source || visit.kind == spec::VisitKind::target) continue;  // no products
     if (!trains && visit.kind != spec::VisitKind::head) ++(encoder ? encoder_forward_only : decoder_forward_only);
     for (const std::size_t u : visit.units) {
@@ -117,7 +125,8 @@ telemetry::FlopShape flop_shape(const spec::ModelSpec& spec) {
                              .vocab = shape.vocabulary.rows,
                              .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
                              .window = shape.window};
-  each_other_work(spec, flops.encoder_forward_only, flops.decoder_forward_only, [&](const OtherWork& work) {
+  const std::span first{spec.routes.data(), 1};
+  each_other_work(spec, first, flops.encoder_forward_only, flops.decoder_forward_only, [&](const OtherWork& work) {
     (work.of_source ? flops.source_extra : flops.target_extra) += operations(work);
   });
   return flops;
@@ -219,7 +228,7 @@ std::vector<VisitTime> visit_times(const spec::ModelSpec& spec, const MicroBatch
                                                                     : head);
   }
   std::int64_t none = 0;  // the step plan has no backward pass of them
-  each_other_work(spec, none, none, [&](const OtherWork& work) {
+  each_other_work(spec, spec.routes, none, none, [&](const OtherWork& work) {
     const double seconds =
         operations(work) * (work.of_source ? batch.source_positions : batch.target_positions) / gpu.gemm_flops;
     VisitTime& visit = visits[work.visit];

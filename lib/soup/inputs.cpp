@@ -180,7 +180,8 @@ void check_members(const std::vector<Reader>& readers, const SoupConfig& config)
     if (model::stored_lora(reader))
       refuse_as(Fault::data, reader, "has adapters, and their means are not those of the matrices they stand for",
                 "whole matrices", "adapters (lora)",
-                "merge them first: apps/export CHECKPOINT --format argosy --out FOLDER");
+                fmt::format("merge them first: apps/export CHECKPOINT{} --format argosy --out FOLDER",
+                            model::stored_sharing(reader).tasks.empty() ? "" : " --task TASK"));
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
       refuse_as(Fault::data, reader, "is a soup", "a checkpoint of a training run", "a soup",

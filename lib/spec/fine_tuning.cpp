@@ -1,6 +1,6 @@
 #include "spec/fine_tuning.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <ranges>
 
 #include "core/error.hpp"
 
@@ -64,7 +65,7 @@ std::vector<Parameter> adapters_of(const Parameter& matrix, const LoraConfig& co
     bool any = false;
     for (std::size_t t = 0; t < used.size(); ++t) {
       const std::string& target = config.targets.items[t];
-      if (target != all_linear && !matches(target, name)) continue;
+      if (target != all_linear && !matches(target, name) && !is_of(matrix, target)) continue;
       used[t] = any = true;
     }
     return any;
@@ -95,11 +96,14 @@ std::vector<Parameter> adapters_of(const Parameter& matrix, const LoraConfig& co
   bool by_id = false;
   for (const Unit& unit : spec.units) {
     for (const Parameter& parameter : unit.parameters)
-      by_id = by_id ||
-              (parameter.is_by_id() && (matches(target, parameter.name) || matches(target + "/*", parameter.name)));
+      by_id = by_id || (parameter.is_by_id() && (matches(target, parameter.name) ||
+                                                 matches(target + "/*", parameter.name) || is_of(parameter, target)));
   }
+  std::vector<std::string> parts{"encoder", "decoder"};
+  for (const Component& component : spec.components | std::views::drop(1)) parts.push_back(component.name);
   throw_error(
-      Fault::config, "lora.targets", "all_linear, or patterns of linear layers of blocks",
+      Fault::config, "lora.targets",
+      fmt::format("all_linear, patterns of linear layers of blocks, or parts ({})", fmt::join(parts, ", ")),
       fmt::format("\"{}\", which matches {}", target, by_id ? "an embedding or the output matrix" : "none of them"),
       by_id ? "leave it out, and set lora.train_embeddings to true, which trains these matrices in full"
             : "use a pattern such as \"query\", \"self_attention/*\" or \"decoder/*/ffn/linear_1\"");
@@ -117,8 +121,8 @@ std::span<const config::KeyText> key_texts(const LoraConfig&) {
       {"rslora", "true: the factor is alpha/√rank"},
       {"dropout", "of the input of the adapters alone, in training"},
       {"targets",
-       "layers that get adapters: all_linear (all linear layers of the blocks), or patterns such as \"query\", "
-       "\"self_attention/*\" or \"decoder/*/ffn/linear_1\""},
+       "layers that get adapters: all_linear (all linear layers of the blocks), patterns such as \"query\", "
+       "\"self_attention/*\" or \"decoder/*/ffn/linear_1\", or parts such as \"encoder\" or \"decoder.fr\""},
       {"train_embeddings",
        "true: embeddings and output matrix are trained in full; auto: if init_from has none of them, or is a model to "
        "whose vocabulary export --vocab-extend has added pieces"},

@@ -75,8 +75,9 @@ constexpr std::array model_texts{
                     "mistral_7b; single "
                     "keys override it"},
     config::KeyText{"vocab_size",
-                    "number of pieces; taken from the tokenizer, needed only to plan without one; with token_ids it "
-                    "may be larger: ids beyond the tokenizer's occur in no text"},
+                    "number of pieces; default: the tokenizer's; it may be larger: ids beyond the tokenizer's occur in "
+                    "no text. Needed only to plan without a tokenizer, and as room for larger ones of languages that "
+                    "come later"},
     config::KeyText{"token_ids",
                     "special ids of a tokenizer that Argosy has not trained; absent: those of the model type"},
     config::KeyText{"width", "size of the vector at each position (d_model)"},
@@ -344,7 +345,7 @@ VocabularyRule vocabulary_rule(const ModelConfig& config) {
                              : is_t5(config)                   ? TokenLayout::t5
                              : pre                             ? TokenLayout::pegasus
                                                                : TokenLayout::marian;
-  return {layout, config.vocab_multiple, config.token_ids, config.token_ids ? config.vocab_size.value_or(0) : 0};
+  return {layout, config.vocab_multiple, config.token_ids, config.vocab_size.value_or(0)};
 }
 
 std::vector<Preset> presets_of(ModelType type) {
@@ -375,12 +376,13 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
                   "a positive size", "none", "set it, or choose a model.preset that defines it");
     return result;
   };
-  if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces)
-    throw_claim(Fault::config,
-                fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({})",
-                            *config.vocab_size, pieces),
-                "model.vocab_size", fmt::format("{} pieces, as in the tokenizer", pieces),
-                std::to_string(*config.vocab_size), "remove model.vocab_size");
+  if (config.vocab_size && *config.vocab_size < pieces)
+    throw_claim(
+        Fault::config,
+        fmt::format("model.vocab_size ({}) is below the tokenizer's number of pieces ({})", *config.vocab_size, pieces),
+        "model.vocab_size", fmt::format("at least {} pieces, as in the tokenizer", pieces),
+        std::to_string(*config.vocab_size), "raise or remove model.vocab_size");
+  pieces = std::max(pieces, config.vocab_size.value_or(0));
   Architecture shape;
   shape.type = config.type;
   if (pieces <= 0) pieces = need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");

@@ -71,7 +71,7 @@ BOOST_DESCRIBE_STRUCT(RopeScaling, (), (type, factor, low_freq_factor, high_freq
 struct ModelConfig {
   ModelType type = ModelType::encoder_decoder;
   Preset preset = Preset::none;
-  std::optional<std::int64_t> vocab_size;  // number of pieces; must equal the tokenizer's, or with token_ids exceed it
+  std::optional<std::int64_t> vocab_size;  // number of pieces; at least the tokenizer's
   std::optional<TokenIds> token_ids;
   std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
   std::optional<std::int64_t> window;  // attention window, decoder only

@@ -83,6 +83,8 @@ struct Unit {
   /// Of ModelSpec::components. Its ranks are a comm::Group. A rank holds the units that its visits read.
   std::size_t component = 0;
 
+  /// Adapters are units of their own.
+  [[nodiscard]] bool has_adapters() const noexcept { return !parameters.empty() && parameters.front().is_adapter(); }
   /// The parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] const Parameter& parameter(const std::string& name_of_it) const;
   [[nodiscard]] std::vector<Matrix> matrices() const;
@@ -152,7 +154,7 @@ struct RouteModel {
   ModelSpec spec;                             // plain
   std::map<std::string, std::string> stored;  // by parameter of spec: its name in the whole model
 };
-/// whole: as its architecture and sharing make it, without adapters or frozen parts.
+/// whole: what is frozen in it is not frozen in the part.
 [[nodiscard]] RouteModel model_of_route(const ModelSpec& whole, std::size_t route);
 /// task: of the model, or another one, for which of each stack the component must exist that it would have. Throws
 /// Error{usage} with the first that does not.

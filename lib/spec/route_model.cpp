@@ -33,7 +33,7 @@ namespace {
 /// The part of a model that these visits are.
 RouteModel part_of(const ModelSpec& whole, const std::vector<std::size_t>& visits) {
   RouteModel model{.spec = as_plain(whole.architecture), .stored = {}};
-  for (std::size_t v = 0; const Visit& visit : model.spec.visits) {
+  for (std::size_t v = 0; Visit & visit : model.spec.visits) {
     const Visit& of_whole = whole.visits[visits[v++]];
     const std::string& prefix = of_whole.prefix;
     for (const std::size_t unit : visit.units) {
@@ -52,6 +52,16 @@ RouteModel part_of(const ModelSpec& whole, const std::vector<std::size_t>& visit
                                      : parameter.name;
         model.stored.emplace(parameter.name, name);
       }
+    }
+    for (const std::size_t unit : of_whole.units) {
+      if (!whole.units[unit].has_adapters()) continue;
+      Unit adapters{.name = visit.name + ".adapters", .parameters = whole.units[unit].parameters};
+      for (Parameter& parameter : adapters.parameters) {
+        std::string name = visit.prefix + parameter.name.substr(prefix.size());
+        model.stored.emplace(name, std::exchange(parameter.name, name));
+      }
+      visit.units.push_back(model.spec.units.size());
+      model.spec.units.push_back(std::move(adapters));
     }
   }
   return model;

@@ -43,7 +43,7 @@ inline std::span<const config::KeyText> key_texts(const WandbConfig&) {
       {"entity", "user or team that owns the run; default: that of the key"},
       {"project", "project that lists the run; default: that of the uploading program"},
       {"group", "runs of one group are shown together"},
-      {"name", "name of the run; default: the service makes one up"}};
+      {"name", "name of the run; default: that of run_dir"}};
   return texts;
 }
 

@@ -136,10 +136,11 @@ std::string run_record(const SinkSetup& setup, std::string_view id, double start
   std::string run, time;
   wire::put_bytes(run, 1, id);
   const WandbConfig& config = setup.config.wandb;
+  const std::optional<std::string> name = config.name ? config.name : setup.path.parent_path().filename().string();
   const std::pair<unsigned, const std::optional<std::string>&> names[] = {
-      {2, config.entity}, {3, config.project}, {6, config.group}, {8, config.name}};
-  for (const auto& [field, name] : names)
-    if (name) wire::put_bytes(run, field, *name);
+      {2, config.entity}, {3, config.project}, {6, config.group}, {8, name}};
+  for (const auto& [field, text] : names)
+    if (text) wire::put_bytes(run, field, *text);
   wire::put_bytes(run, 4, items(setup.configuration));
   wire::put_bytes(run, 13, host_name());
   wire::put_number(time, 1, static_cast<std::int64_t>(start_s));

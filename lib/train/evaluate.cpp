@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numbers>
 #include <string_view>
@@ -232,8 +233,10 @@ void share_texts(const comm::Communicator& world, bool has_them, std::vector<dec
 
 }  // namespace
 
-Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizers,
-                    const EvaluationSet& set, const std::vector<plan::Metric>& metrics, std::int64_t lines) {
+std::optional<Evaluation> evaluate(const comm::Context& context, const EvaluatedModel& model,
+                                   const data::Tokenizer& tokenizers, const EvaluationSet& set,
+                                   const std::vector<plan::Metric>& metrics, std::int64_t lines) {
+  constexpr std::size_t lines_before_asking = 128;  // of a rank: enough that few of its rows are empty
   const data::Tokenizer tokenizer = tokenizers.of(set.languages);
   const bool by_bytes = std::ranges::count(metrics, plan::Metric::bits_per_byte) > 0;
   std::array<double, 3> sums{};
@@ -243,6 +246,7 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   data::Batch nothing;
   nothing.route = set.route;
   for (std::size_t i = 0; i < rounds; ++i) {
+    if (model.stops && model.stops(context.world)) return std::nullopt;
     const data::Batch& batch = i < set.batches.size() ? set.batches[i] : nothing;
     sums[0] += model.nll_of(batch);
     sums[1] += static_cast<double>(batch.tgt_tokens);
@@ -262,6 +266,7 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   if (!scored) sources.resize(std::min(sources.size(), static_cast<std::size_t>(lines)));
   if (!scored && sources.empty()) return evaluation;
   std::vector<decode::Translation> translations;
+  bool stopped = false;
   const auto translate = [&] {
     model.with_whole(set.route, [&](model::Model& whole) {
       model::Inference inference(whole);
@@ -270,15 +275,24 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
       options.target_prefix = set.text.prefixes.target;
       options.omit_prefix = true;
       const comm::Communicator& ranks = set.ranks.empty() ? context.world : model.ranks_of(set.route);
-      translations = decode::translate_lines(ranks, inference, tokenizer, {std::move(sources)}, options);
+      const std::size_t at_once = lines_before_asking * static_cast<std::size_t>(ranks.size());
+      for (std::span<std::string> left{sources}; !left.empty() && !stopped;) {
+        const std::span<std::string> some = left.first(std::min(at_once, left.size()));
+        left = left.subspan(some.size());
+        std::ranges::move(decode::translate_lines(ranks, inference, tokenizer, {{some.begin(), some.end()}}, options),
+                          std::back_inserter(translations));
+        stopped = !left.empty() && model.stops && model.stops(ranks);
+      }
     });
   };
   if (set.ranks.empty()) {
     translate();
   } else {
     comm::agree(context.world, translate);
-    share_texts(context.world, !translations.empty(), translations);
+    stopped = comm::any_of(context.world, stopped);
+    if (!stopped) share_texts(context.world, !translations.empty(), translations);
   }
+  if (stopped) return std::nullopt;
   if (scored) evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
   evaluation.translations.reserve(translations.size());
   for (decode::Translation& translation : translations) evaluation.translations.push_back(std::move(translation.text));

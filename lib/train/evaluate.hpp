@@ -89,13 +89,15 @@ struct EvaluatedModel {
   std::function<void(std::size_t route, const UseModel& use)> with_whole;
   /// The ranks of a route, where they are not all ranks and this is one of them.
   std::function<const comm::Communicator&(std::size_t route)> ranks_of{};
+  /// Whether one of these ranks wants to stop. **Collective** over them. Empty: none ever does.
+  std::function<bool(const comm::Communicator& ranks)> stops{};
 };
 
 /// Evaluates a model by its loss, and by its translations if a metric needs them. Translates at least the first `lines`
-/// lines of a set of pairs. **Collective** over context.world. Throws Error{data} for a set without loss-bearing
-/// tgt_tokens.
-[[nodiscard]] Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model,
-                                  const data::Tokenizer& tokenizer, const EvaluationSet& set,
-                                  const std::vector<plan::Metric>& metrics, std::int64_t lines = 0);
+/// lines of a set of pairs. nullopt: a rank wants to stop, which is asked before each batch and after some lines.
+/// **Collective** over context.world. Throws Error{data} for a set without loss-bearing tgt_tokens.
+[[nodiscard]] std::optional<Evaluation> evaluate(const comm::Context& context, const EvaluatedModel& model,
+                                                 const data::Tokenizer& tokenizer, const EvaluationSet& set,
+                                                 const std::vector<plan::Metric>& metrics, std::int64_t lines = 0);
 
 }  // namespace argosy::train

@@ -129,13 +129,26 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
       require_tokenizer(source, spec, tokenizer, model);
       match(s, spec);
     }
+    if (!opened_.empty()) look_for_new(config, spec);
   });
-  if (opened_.empty()) return;
-  std::vector<std::string> fresh;
+}
+
+void InitialWeights::look_for_new(const plan::RunConfig& config, const spec::ModelSpec& spec) {
+  std::vector<std::string> fresh, untrained;
   for (const spec::Unit& unit : spec.units) {
-    for (const spec::Parameter& parameter : unit.parameters)
-      if (!parameter.is_adapter() && !found_.contains(parameter.name)) fresh.push_back(parameter.name);
+    for (const spec::Parameter& parameter : unit.parameters) {
+      if (parameter.is_adapter() || found_.contains(parameter.name)) continue;
+      fresh.push_back(parameter.name);
+      if (unit.frozen) untrained.push_back(parameter.name);
+    }
   }
+  if (config.lora && !untrained.empty())
+    throw_claim(
+        Fault::config,
+        fmt::format("lora trains adapters next to weights that exist, and init_from has no {}", listed(untrained)),
+        "init_from", "all weights that lora freezes", "none of that name",
+        "name another model as well (if it lacks positions alone, leave reinit_positions out), or train these parts "
+        "first, without lora");
   if (!fresh.empty()) lines_.push_back(fmt::format("new, with random values: {}", listed(fresh)));
 }
 

@@ -25,8 +25,8 @@ class InitialWeights {
  public:
   /// Opens the sources and compares them with the model, before anything is read. Borrows `spec`. **Collective.**
   /// Throws Error{config} when a source is another kind of model (every key that differs is named), lacks parameters
-  /// (unless allow_new) or has them in other shapes, and when embeddings are wanted that belong to another tokenizer;
-  /// what `open` throws.
+  /// (unless allow_new) or has them in other shapes, when embeddings are wanted that belong to another tokenizer, and
+  /// when none has what lora freezes; what `open` throws.
   InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
                  const data::Tokenizer& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters);
 
@@ -45,9 +45,11 @@ class InitialWeights {
     std::optional<model::StoredModel> model;  // absent: adapters
     std::unique_ptr<const model::WeightSource> adapters;
   };
-  /// Finds the parameters of the model that a source has. Returns those that it covers and lacks.
+  /// Finds the parameters of the model that a source has.
   void match(std::size_t source, const spec::ModelSpec& spec);
   void use_adapters(std::size_t source, const spec::ModelSpec& spec);
+  /// What no source has.
+  void look_for_new(const plan::RunConfig& config, const spec::ModelSpec& spec);
 
   std::uint64_t seed_;
   std::vector<Opened> opened_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/error.hpp"
+
 namespace argosy::train {
 namespace {
 
@@ -62,6 +64,15 @@ std::vector<std::string> take_tasks(RunState& state, const spec::Sharing& was, c
   state.window.routes.clear();  // the mean of the next record begins anew, route by route
   const std::set<std::string> before = components_of(spec::ModelSpec(spec.architecture, was)),
                               now = components_of(spec);
+  if (std::ranges::any_of(spec.units, &spec::Unit::has_adapters) && !std::ranges::includes(before, now)) {
+    std::vector<std::string> added;
+    std::ranges::set_difference(now, before, std::back_inserter(added));
+    throw_claim(
+        Fault::config,
+        fmt::format("lora trains adapters next to weights that exist, and the run has no {}", fmt::join(added, ", ")),
+        "tasks", "those whose components the run has", "new components",
+        "train the new tasks without lora first, and begin a run with lora from that model");
+  }
   std::erase_if(state.component_updates, [&now](const auto& counted) { return !now.contains(counted.first); });
   std::vector<std::string> texts;
   add_difference(texts, "components that begin with random values", now, before);

@@ -95,12 +95,12 @@ class Trainer {
         run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
                 [this](std::int64_t step, bool committed) { validator_->saved(step, committed); });
-
     reset_peak(run_.device);
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
-    if (state_.owes_validation) settle_best(saver, validate(runner, plans));
-    bool finished = is_finished(), stopped = false;
+    const std::optional<bool> owed = state_.owes_validation ? validate(runner, plans) : false;
+    settle_best(saver, owed.value_or(false));
+    bool stopped = !owed, finished = is_finished() && !stopped;
     while (!finished && !stopped) {
       const RunState before = state_;
       const double step_begin_s = context_.clock.monotonic_s();
@@ -118,9 +118,10 @@ class Trainer {
       if (stopped) context_.log.info("stopping after step {}: {}", state_.step, run_.stop->reason());
       if (std::floor(state_.epoch) > std::floor(before.epoch)) reading_->log_passes();
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || has_its_length();
-      const bool improved = state_.owes_validation && !stopped && validate(runner, plans);
-      finished = is_finished();
-      save_if_due(saver, before, {.stopped = stopped, .finished = finished, .improved = improved});
+      const std::optional<bool> improved = state_.owes_validation && !stopped ? validate(runner, plans) : false;
+      stopped = stopped || !improved;
+      finished = is_finished() && !stopped;
+      save_if_due(saver, before, {.stopped = stopped, .finished = finished, .improved = improved.value_or(false)});
       run_.stop->took(context_.clock.monotonic_s() - step_begin_s, saver.figures().longest_s);
     }
     if (finished && state_.step == start.step) export_if_missing(saver);
@@ -132,7 +133,6 @@ class Trainer {
   [[nodiscard]] bool has_its_length() const { return state_.position(run_.schedule.unit) >= run_.schedule.length; }
   /// By the schedule, or because validations no longer improve. A validation may change it.
   [[nodiscard]] bool is_finished() const { return has_its_length() || validator_->history().ends(); }
-
   /// Of the run that goes on, where the configuration says auto. **Collective.**
   [[nodiscard]] Kept kept() const {
     const bool keeps_size = config_.batch.micro_size.is_auto && !options_.allows("batch");
@@ -337,8 +337,8 @@ class Trainer {
     return result;
   }
 
-  /// Whether a metric of keep_best has never been better. **Collective.**
-  [[nodiscard]] bool validate(Runner& runner, const StepPlans& plans) {
+  /// Whether a metric of keep_best has never been better; nullopt: the run stops instead. **Collective.**
+  [[nodiscard]] std::optional<bool> validate(Runner& runner, const StepPlans& plans) {
     const EvaluatedModel model{
         .nll_of =
             [&](const data::Batch& batch) { return runner.evaluate(plans.forward(batch.route), batch, run_.loss); },
@@ -350,7 +350,8 @@ class Trainer {
             },
         .ranks_of = [&](std::size_t route) -> const comm::Communicator& {
           return run_.translators.at(run_.placement.routes[route]);
-        }};
+        },
+        .stops = [&](const comm::Communicator& ranks) { return comm::any_of(ranks, run_.stop->wants_to_stop()); }};
     return validator_->validate(state_, model, reading_->passes(), *progress_);
   }
 
@@ -451,7 +452,7 @@ class Trainer {
       report.figures["profile"] = json_of(profiled_, rates);
     }
     reading_->add_figures(report.figures);
-    if (steps == 0) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
+    if (steps == 0 && !stopped) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
     return report;
   }
 
@@ -463,7 +464,6 @@ class Trainer {
   RunState state_;
   std::optional<Validator> validator_;
   std::optional<Beginning> begins_;
-
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned
   ProfiledSteps profiled_;            // with --profile: those after the first few

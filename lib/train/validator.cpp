@@ -44,13 +44,22 @@ void Validator::trained(double nll_sum, std::int64_t tgt_tokens) {
   trained_tokens_ += static_cast<double>(tgt_tokens);
 }
 
-bool Validator::validate(RunState& state, const EvaluatedModel& model, const std::vector<double>& passes,
-                         Progress& progress) {
+std::optional<bool> Validator::validate(RunState& state, const EvaluatedModel& model, const std::vector<double>& passes,
+                                        Progress& progress) {
+  std::vector<Evaluated> all;
+  if (!evaluate_all(false, state.step, model, all)) return std::nullopt;
+  if (run_.config.optimizer.ema > 0) {
+    run_.buffers->swap_ema();  // no save reads the masters now: the last update waited for the copy
+    const bool done = evaluate_all(true, state.step, model, all);
+    run_.buffers->swap_ema();
+    if (!done) return std::nullopt;
+  }
   state.owes_validation = false;
   bool improved = false;
-  for (const EvaluationSet& set : run_.sets) {
-    const Evaluation evaluation = evaluate_on(set, false, state, model, progress);
-    if (&set != &run_.sets.front()) continue;
+  for (const Evaluated& each : all) {
+    report(each, state, progress);
+    const auto& [set, of_mean, evaluation] = each;
+    if (of_mean || &set != &run_.sets.front()) continue;
     if (state.best_step == 0 || evaluation.loss() < state.best_loss) {
       state.best_loss = evaluation.loss();
       state.best_step = state.step;
@@ -60,19 +69,28 @@ bool Validator::validate(RunState& state, const EvaluatedModel& model, const std
     advise_on_losses(set.name, evaluation.loss(), state, passes);
     improved = history_.take(state.step, values);
   }
-  if (run_.config.optimizer.ema > 0) {
-    run_.buffers->swap_ema();  // no save reads the masters now: the last update waited for the copy
-    for (const EvaluationSet& set : run_.sets) (void)evaluate_on(set, true, state, model, progress);
-    run_.buffers->swap_ema();
-  }
   return improved;
 }
 
-Evaluation Validator::evaluate_on(const EvaluationSet& set, bool of_mean, RunState& state, const EvaluatedModel& model,
-                                  Progress& progress) {
-  const std::vector<plan::Metric>& metrics = run_.config.validation.metrics;
+/// False: a rank wants to stop.
+bool Validator::evaluate_all(bool of_mean, std::int64_t step, const EvaluatedModel& model,
+                             std::vector<Evaluated>& all) const {
   const std::int64_t lines = std::max(translated_.samples, translated_.collapse ? lines_for_collapse : 0);
-  Evaluation evaluation = evaluate(run_.context, model, *run_.tokenizer, set, metrics, lines);
+  for (const EvaluationSet& set : run_.sets) {
+    std::optional<Evaluation> evaluation =
+        evaluate(run_.context, model, *run_.tokenizer, set, run_.config.validation.metrics, lines);
+    if (!evaluation) {
+      run_.context.log.info("stopping in the validation after step {}: {}", step, run_.stop->reason());
+      return false;
+    }
+    all.push_back({set, of_mean, std::move(*evaluation)});
+  }
+  return true;
+}
+
+void Validator::report(const Evaluated& evaluated, RunState& state, Progress& progress) {
+  const auto& [set, of_mean, evaluation] = evaluated;
+  const std::vector<plan::Metric>& metrics = run_.config.validation.metrics;
   json::object figures;
   telemetry::ValidationRecord record{.step = state.step, .set = set.name + (of_mean ? "/ema" : ""), .figures = {}};
   record.languages = set.languages;
@@ -86,7 +104,6 @@ Evaluation Validator::evaluate_on(const EvaluationSet& set, bool of_mean, RunSta
   add_translations(set, of_mean, evaluation.translations, record);
   progress.add_validation(record);
   state.metrics[record.set] = std::move(figures);
-  return evaluation;
 }
 
 /// Puts samples into the record. Looks for signs of a collapse in the first lines of the first set, and warns of those

@@ -30,9 +30,10 @@ class Validator {
   /// Counts a step since the last validation: its summed nll and its tgt_tokens.
   void trained(double nll_sum, std::int64_t tgt_tokens);
   /// Evaluates the weights and then their running mean, if there is one, on all sets; updates `state`. passes: through
-  /// each corpus so far. True: a metric of keep_best has never been better. **Collective.**
-  [[nodiscard]] bool validate(RunState& state, const EvaluatedModel& model, const std::vector<double>& passes,
-                              Progress& progress);
+  /// each corpus so far. True: a metric of keep_best has never been better. nullopt: a rank wants to stop; then nothing
+  /// is reported, and the state still owes the validation. **Collective.**
+  [[nodiscard]] std::optional<bool> validate(RunState& state, const EvaluatedModel& model,
+                                             const std::vector<double>& passes, Progress& progress);
 
   /// The save of `step` has ended. Starts validation.command if it was an export. Rank 0 runs the command.
   void saved(std::int64_t step, bool committed);
@@ -42,8 +43,13 @@ class Validator {
   void finish_command(std::int64_t step, bool stopped, Progress& progress);
 
  private:
-  Evaluation evaluate_on(const EvaluationSet& set, bool of_mean, RunState& state, const EvaluatedModel& model,
-                         Progress& progress);
+  struct Evaluated {
+    const EvaluationSet& set;
+    bool of_mean;
+    Evaluation evaluation;
+  };
+  bool evaluate_all(bool of_mean, std::int64_t step, const EvaluatedModel& model, std::vector<Evaluated>& all) const;
+  void report(const Evaluated& evaluated, RunState& state, Progress& progress);
   void add_translations(const EvaluationSet& set, bool of_mean, const std::vector<std::string>& translations,
                         telemetry::ValidationRecord& record);
   void advise_on_losses(const std::string& set, double loss, const RunState& state, const std::vector<double>& passes);

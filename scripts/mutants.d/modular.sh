@@ -32,7 +32,15 @@ mutant task_of_any_component 'a task has the blocks of every component' lib/spec
 mutant task_without_its_component 'a task that lacks a component is taken' lib/spec/route_model.cpp $specs 1 'Sharing.*' \
   '!found.contains(own.first); });' '!found.contains(own.first) && found.empty(); });'
 mutant task_keeps_stacks 'the configuration of a task has the stacks of all' lib/model/stored_model.cpp $stored 1 'StoredTasks.*' \
-  'task.empty() ? *config : spec::as_plain(*config)' '*config'
+  'own = spec::as_plain(*config)' 'own = *config'
+mutant task_adapters_unread 'a route does not read the adapters of its blocks' lib/spec/route_model.cpp $specs 1 'Lora.ARoute*' \
+  'visit.units.push_back(model.spec.units.size());' ''
+mutant adapters_next_to_random 'lora freezes weights that nobody has trained' lib/train/init_weights.cpp $trained 1 'ModularRun.AdaptersNeed*' \
+  'if (config.lora && !untrained.empty())' 'if (config.lora && fresh.size() > 1000)'
+mutant stop_waits_for_translations 'a stop waits until all lines are translated' lib/train/evaluate.cpp $trained 1 'Validation.Translates*' \
+  'stopped = !left.empty() && model.stops && model.stops(ranks);' ''
+mutant stop_forgets_validation 'a validation that was left is not made up for' lib/train/validator.cpp $trained 1 'Validation.IsLeft*' \
+  'if (!evaluate_all(false, state.step, model, all)) return std::nullopt;' 'if (!evaluate_all(false, state.step, model, all)) { state.owes_validation = false; return std::nullopt; }'
 mutant task_by_its_own_names 'weights of a task are looked up by the names of a plain model' lib/spec/route_model.cpp $stored 1 'StoredTasks.*' \
   '? prefix + parameter.name.substr(visit.prefix.size())' '? (prefix.empty() ? prefix : parameter.name)'
 mutant sharing_unchecked 'tasks of a model whose stacks all share are taken' lib/model/stored_spec.cpp $stored 1 'StoredTasks.*' \

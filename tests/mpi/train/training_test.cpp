@@ -37,15 +37,16 @@ TEST_P(WholeTraining, TwiceFromTheSameSeedGivesTheSameBitsAndAnotherSeedOthers) 
 TEST_P(WholeTraining, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   (void)train_run(config("whole"));
   const RunConfig interrupted = config("parts");
-  // The wish of one rank, uttered behind step s, is heard in step s + 1, which is the last.
+  // The wish of one rank, uttered behind step s, is heard in step s + 1, which is the last, or in a validation before
+  // it.
   const TrainReport first = train_run(interrupted, stop_behind(1, world().size() - 1));
   EXPECT_EQ(first.exit, Exit::stopped);
   EXPECT_EQ(first.figures.at("step"), 2);
   EXPECT_EQ(first.figures.at("status"), "stopped");
   const TrainReport second = train_run(interrupted, stop_behind(3, 0));
   EXPECT_EQ(second.exit, Exit::stopped);
-  EXPECT_EQ(second.figures.at("step"), 4);
-  EXPECT_EQ(second.figures.at("steps"), 2);
+  EXPECT_EQ(second.figures.at("step"), 3);
+  EXPECT_EQ(second.figures.at("steps"), 1);
   EXPECT_EQ(train_run(interrupted).exit, Exit::ok);
   EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
   EXPECT_EQ(sections_text(folder_ / "parts/export/000000006"), sections_text(folder_ / "whole/export/000000006"));
@@ -229,7 +230,7 @@ TEST(Sharding, ARunChangesItsStageAtEachResumeAndKeepsItsBits) {
   EXPECT_EQ(go_on(2, plan::ShardingScope::world, 1).exit, Exit::stopped);
   EXPECT_EQ(go_on(3, plan::ShardingScope::world, 3).exit, Exit::stopped);
   const TrainReport last = go_on(3, plan::ShardingScope::hybrid, 9);
-  EXPECT_EQ(last.figures.at("steps"), 2);
+  EXPECT_EQ(last.figures.at("steps"), 3);
   EXPECT_EQ(bits_of(folder / "more/export/000000006"), bits_of(folder / "whole/export/000000006"));
   EXPECT_EQ(last.figures.at("validation"), whole.figures.at("validation"));
 }
@@ -338,7 +339,7 @@ TEST_F(Resume, AJobThatBeginsFromACheckpointGoesOnFromNoOther) {
       .resume = (folder_ / "run/checkpoints/000000002").string(), .abandon_newer = true, .request = "slurm.42.1700"};
   EXPECT_THROW((void)train_run(other, behind(3, die, asked)), Error);
   EXPECT_EQ(train_run(other, stop_behind(4, 0, asked)).figures.at("steps"), 3)
-      << "from step 2 again, not from its own step 4";
+      << "from step 2 again, not from its own step 3";
   EXPECT_EQ(train_run(other, asked).figures.at("steps"), 1);
 }
 
@@ -348,7 +349,7 @@ TEST_F(Resume, TakesACheckpointByPathUnlessNewerOnesStandBeside) {
   const std::string path = (folder_ / "run/checkpoints/000000002").string();
   EXPECT_EQ(train_run(longer, {.resume = path}).figures.at("steps"), 4);
   (void)train_run(config_, stop_behind(3, 0));
-  expect_refusal(config_, "000000004", {.resume = path});
+  expect_refusal(config_, "000000003", {.resume = path});
 }
 
 TEST_F(Resume, AStopWhereAnExportIsDueLeavesTheExport) {
@@ -362,12 +363,12 @@ TEST_F(Resume, AStopWhereAnExportIsDueLeavesTheExport) {
 TEST_F(Resume, AStopFileStopsTheRun) {
   config_.stop.file = (folder_ / "stop").string();
   const TrainReport report = train_run(config_, {.after_step = [&](const train::RunState& state, const auto&) {
-                                         if (state.step != 3 || world().rank() != 0) return;
+                                         if (state.step != 4 || world().rank() != 0) return;
                                          Files::system().write_atomically(folder_ / "stop", std::string_view{});
                                          Clock{}.sleep_s(1.1);  // it is looked for once a second
                                        }});
   EXPECT_EQ(report.exit, Exit::stopped);
-  EXPECT_EQ(report.figures.at("step"), 4);
+  EXPECT_EQ(report.figures.at("step"), 5);
   EXPECT_THROW((void)train_run(config_), Error) << "it is still there";
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "decode/load.hpp"
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
 
@@ -64,6 +65,67 @@ TEST(Validation, KeepsSamplesAndNamesACollapse) {
     EXPECT_FALSE(line.contains("samples"));
     EXPECT_FALSE(line.contains("validation") && line.at("figures").as_object().contains("repeating"));
   }
+}
+
+TEST(Validation, IsLeftWhereTheRunMustStopAndTakenUpAgain) {
+  const SharedFolder folder;
+  const auto config_of = [&](const char* run, double ema) {
+    RunConfig config = with_two_corpora(folder);
+    config.run_dir = (folder / run).string();
+    config.optimizer.ema = ema;
+    config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+    config.validation.sets.push_back(config.validation.sets[0]);
+    config.checkpoint.export_state = plan::ExportState::full;
+    return config;
+  };
+  EXPECT_EQ(train_run(config_of("whole", 0)).exit, Exit::ok);
+  for (const std::int64_t step : {3, 6}) {  // between others, and the last one
+    const train::TrainReport report = train_run(config_of("parts", 0), stop_behind(step, 0));
+    EXPECT_EQ(report.exit, Exit::stopped);
+    EXPECT_EQ(report.figures.at("step").to_number<std::int64_t>(), step) << "no step more";
+    for (const boost::json::object& line : metrics_lines(folder / "parts"))
+      EXPECT_FALSE(line.contains("validation") && line.at("step").to_number<std::int64_t>() == step);
+  }
+  EXPECT_EQ(train_run(config_of("parts", 0)).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder / "parts/export/000000006"), bits_of(folder / "whole/export/000000006"));
+  EXPECT_EQ(metrics_of(folder / "parts"), metrics_of(folder / "whole"));
+  // A validation of the mean leaves the weights in their place.
+  EXPECT_EQ(train_run(config_of("whole mean", 0.5)).exit, Exit::ok);
+  EXPECT_EQ(train_run(config_of("mean", 0.5), stop_behind(3, world().size() - 1)).exit, Exit::stopped);
+  EXPECT_EQ(train_run(config_of("mean", 0.5)).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder / "mean/export/000000006"), bits_of(folder / "whole mean/export/000000006"));
+}
+
+// More lines than a rank translates before it asks.
+TEST(Validation, TranslatesAllLinesAndAsksBetween) {
+  const SharedFolder folder;
+  (void)train_run(Material::get().config(folder / "run"));
+  const checkpoint::Reader reader{Files::system(), folder / "run/export/000000006"};
+  const decode::LoadedModel loaded = decode::load_model(model::stored_model(reader), c10::kCPU);
+  const Verses text = verses(150);
+  train::EvaluationSet set{.name = "many", .text = {}, .batches = {data::Batch{}}};
+  set.batches.front().tgt_tokens = 1;
+  for (int rank = 0; rank < world().size(); ++rank) {
+    set.text.source.insert(set.text.source.end(), text.english.begin(), text.english.end());
+    set.text.target.insert(set.text.target.end(), text.spanish.begin(), text.spanish.end());
+  }
+  const auto evaluated = [&](int most_asked) {
+    int asked = 0;
+    const train::EvaluatedModel model{
+        .nll_of = [](const data::Batch&) { return 1.0; },
+        .with_whole = [&](std::size_t, const train::UseModel& use) { use(*loaded.model); },
+        .stops = [&](const comm::Communicator& ranks) { return comm::any_of(ranks, ++asked > most_asked); }};
+    return in_context(world(), topology(Hierarchy::flat), Files::system(), [&](comm::Context& context) {
+      const auto found = train::evaluate(context, model, loaded.tokenizer, set, {plan::Metric::bleu});
+      return std::pair(found ? found->translations : std::vector<std::string>{}, asked);
+    });
+  };
+  const auto [all, asked] = evaluated(100);
+  EXPECT_EQ(asked, 2) << "before the batch, and between the lines";
+  ASSERT_EQ(all.size(), set.text.source.size());
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], all[i % 150]) << i;
+  EXPECT_TRUE(evaluated(1).first.empty());
+  EXPECT_EQ(evaluated(0), std::pair(std::vector<std::string>{}, 1));
 }
 
 TEST(Validation, RunsTheUsersCommandOnEachExport) {

@@ -62,6 +62,8 @@ PY
   refused "there is no task verses; there are help, cmudict, kjv" "$bench/quality" verses
   refused "--seconds must be at least 10" "$bench/quality" --seconds 9
   refused "--cores must be at least 1" "$bench/quality" --cores 0
+  refused "--cores must be at least 1" "$bench/modular" --cores 0
+  refused "must be at least 10" "$bench/modular" --of-all 5
   refused "--layers and --rounds must be at least 1" "$bench/export" --layers 0
 }
 

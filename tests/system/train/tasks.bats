@@ -28,6 +28,7 @@ JSON
 setup() { cd "$WORK" || return; }
 
 ckpt=run/export/000000008
+placement='placement={"en-es": [0], "es-en": [1], "en-up": [0], "lo-en": [0, 1]}'
 
 translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   head -2 verses.en | "$APPS/translate" "$1" --source-prefix "<2$2>" --max-length 8 "${@:3}" 2>log
@@ -120,6 +121,32 @@ translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   [[ $output == *'a vocabulary is changed of models that have one tokenizer, and this one has several'* ]]
 }
 
+@test "adapters of components are merged where a task is read, and written alone for peft" {
+  local tuned=(tasks.json --set run_dir=tuned --set data.tokenizer_training=null --set "init_from=$ckpt" --set schedule.length=6
+    --set lora.rank=2 --set 'lora.targets=["encoder.en", "decoder.es"]' --set optimizer.ema=0.9)
+  on 2 "$APPS/train" "${tuned[@]}" --set "$placement" 2>log
+  grep -q 'trained: .* adapters of rank 2' log
+  local model=tuned/export/000000006 format
+  translated "$ckpt" es --task en-es --scores >before
+  translated "$model" es --task en-es --scores >lines
+  run cmp -s before lines
+  [ "$status" -eq 1 ]
+  translated "$model" es --task en-es --scores --ema >mean_lines
+  run cmp -s mean_lines lines
+  [ "$status" -eq 1 ]
+  translated "$model" en --task es-en --scores >lines
+  cmp lines <(translated "$ckpt" en --task es-en --scores) # it has none
+  run "$APPS/export" "$model" --task es-en --format peft --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'no part of the task es-en has adapters'* ]]
+  run "$APPS/soup" "$model" "$ckpt" --allow-cross-run --out none
+  [ "$status" -eq 3 ]
+  [[ $output == *'merge them first: apps/export CHECKPOINT --task TASK --format argosy'* ]]
+  "$APPS/export" "$ckpt" --task en-es --format hf --out peft-base 2>log
+  for format in hf peft; do "$APPS/export" "$model" --task en-es --format $format --out "tuned-$format" 2>log; done
+  judge peft peft-base tuned-peft tuned-hf
+}
+
 @test "a task that lacks a component is refused, as are no task and a task of a plain model" {
   run translated "$ckpt" en --task up-en
   [ "$status" -eq 2 ]
@@ -187,8 +214,6 @@ PYTHON
   [[ $output == *'expected the name of a task of the model (corpus): en-es, en-up, es-en, lo-en, got up-en'* ]]
   [ ! -e none ]
 }
-
-placement='placement={"en-es": [0], "es-en": [1], "en-up": [0], "lo-en": [0, 1]}'
 
 @test "tasks on some ranks: --print-tasks and --dry-run say which, and the probe of memory measures them" {
   "$APPS/train" tasks.json --set "$placement" --ranks 2 --print-tasks 2>lines

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/describe.hpp"
 #include "interchange/formats.hpp"
+#include "spec/fine_tuning.hpp"
 #include "spec/model_spec.hpp"
 #include "support/saved_toys.hpp"
 #include "support/small_model.hpp"
@@ -47,12 +50,14 @@ class ExportFixture : public testing::Test {
     const std::string tokenizer = tokenizer_json.empty() ? small_tokenizer(rule.layout).model_bytes() : tokenizer_json;
     const std::int64_t pieces = data::Tokenizer::load(tokenizer, rule).vocabulary().pieces;
     Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, pieces), sharing).units)
-      units.emplace_back(unit_prefix + unit.name, unit.flat());
+    spec::ModelSpec spec(spec::resolve(config, pieces), sharing);
+    if (lora) spec = spec::with_adapters(std::move(spec), *lora);
+    for (const spec::Unit& unit : spec.units) units.emplace_back(unit_prefix + unit.name, unit.flat());
     checkpoint::Sections all = sections;
     all.model["config"] = config::to_json(config);
     all.model["vocab_size"] = pieces;
     if (!spec::is_plain(config)) all.model["sharing"] = config::to_json(sharing);
+    if (lora) all.model["lora"] = config::to_json(*lora);
     Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
@@ -83,6 +88,7 @@ class ExportFixture : public testing::Test {
   std::string tokenizer_json;                      // instead of a small SentencePiece model
   std::string unit_prefix;
   spec::Sharing sharing;  // of a model with tasks
+  std::optional<spec::LoraConfig> lora;
   Path out;
   interchange::ExportReport report;
 };

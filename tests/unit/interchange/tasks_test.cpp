@@ -1,7 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <functional>
+#include <stdexcept>
 
+#include "interchange/peft.hpp"
+#include "interchange/safetensors.hpp"
 #include "interchange/source.hpp"
 #include "model/stored_spec.hpp"
 #include "support/refusal.hpp"
@@ -110,6 +114,57 @@ TEST_F(StoredTasks, TheirExportsAreThoseOfThePlainModel) {
   }
 }
 
+TEST_F(StoredTasks, AdaptersOfComponentsAreMergedOrWrittenAlone) {
+  lora = spec::LoraConfig{.rank = 2, .alpha = 4, .targets = std::vector<std::string>{"encoder.en", "decoder"}};
+  const model::StoredModel task = open("en-fr");
+  const auto here = [&](const std::string& name) {
+    for (const spec::Unit& unit : task.spec.units)
+      for (const spec::Parameter& parameter : unit.parameters)
+        if (parameter.name == name) return values(task, parameter);
+    throw std::out_of_range(name);
+  };
+  for (const std::string layer : {"encoder.en/layer_0", "decoder.fr/layer_0"}) {
+    const std::string matrix = layer + "/ffn/linear_1/";  // 8 rows, 12 columns
+    std::vector<float> wanted = rows(matrix + "weight", 12, 0, 8);
+    const std::vector<float> down = rows(matrix + "lora_A", 12, 0, 2), up = rows(matrix + "lora_B", 2, 0, 8);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      for (std::size_t k = 0; k < 2; ++k) wanted[i] += 2 * up[i / 12 * 2 + k] * down[k * 12 + i % 12];
+    const std::vector<float> got = here(layer.substr(0, 7) + "/layer_0/ffn/linear_1/weight");
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i]))) << layer << ' ' << i;
+  }
+  EXPECT_EQ(here("encoder/layer_1/ffn/linear_1/weight"), rows("encoder/layer_1/ffn/linear_1/weight", 12, 0, 8));
+
+  out = folder / "adapters";
+  (void)format_named("peft").write(context.get(), open("fr-en"), out, {});
+  const Safetensors alone(Files::system(), out, adapter_stem);
+  EXPECT_EQ(alone.tensors().size(), 2U * (4 + 4 + 2)) << "those of the decoder layer";
+  std::vector<float> down(24);
+  alone.read("base_model.model.model.decoder.layers.0.fc2.lora_A.weight", 0, down);
+  EXPECT_EQ(down, rows("decoder.en/layer_0/ffn/linear_1/lora_A", 12, 0, 2));
+  // As the exported model of the task would have them.
+  const spec::ModelSpec adapted =
+      spec::with_adapters(open("fr-en").spec, {.rank = 2, .alpha = 4, .targets = "decoder/*"});
+  EXPECT_NO_THROW((void)peft_adapters(Files::system(), out, adapted));
+
+  lora->targets = "encoder.en";
+  saved.clear();
+  EXPECT_THAT(test::refusal(Fault::usage,
+                            [&] { (void)format_named("peft").write(context.get(), open("fr-en"), folder / "no", {}); }),
+              HasSubstr("no part of the task fr-en has adapters"));
+}
+
+TEST_F(StoredTasks, AdaptersOfOneModelAreNotTakenForThoseOfItsComponents) {
+  lora = spec::LoraConfig{.rank = 2};
+  write("peft", plain);
+  EXPECT_THAT(test::refusal(Fault::config,
+                            [&] {
+                              const spec::ModelSpec tasks(spec::resolve(modular, 300), sharing);
+                              (void)peft_adapters(Files::system(), out, spec::with_adapters(tasks, *lora));
+                            }),
+              HasSubstr("its adapters belong to a model of one task"));
+}
+
 TEST_F(StoredTasks, AreStoredWhereTheTasksDoNotShareAll) {
   const auto section = [&](const spec::ModelConfig& config) {
     return model::model_section(config, boost::json::value(Digest{}.hex()), 300, DType::f32, std::nullopt, sharing);
@@ -162,7 +217,7 @@ TEST_F(StoredTasks, ForgedOrMissingSectionsAreDamage) {
   EXPECT_THAT(in_stack("share", "pair"), HasSubstr("the parameter encoder.en-fr/layer_0/"));
   EXPECT_THAT(in_stack("share", "nobody"), HasSubstr("nobody"));
   EXPECT_THAT(in_stack("layers", 4000), HasSubstr("the parameters of 8004 layers"));
-  EXPECT_THAT(damage([](object& model) { model["lora"] = {{"rank", 2}}; }), HasSubstr("got a section lora"));
+  EXPECT_THAT(damage([](object& model) { model["lora"] = {{"rank", 2}}; }), HasSubstr("/lora_A, got none"));
   EXPECT_THAT(in_sharing([](object& of) {
                 array many;
                 for (int i = 0; i < 9'000; ++i) many.push_back(boost::json::string(fmt::format("l{}", i)));

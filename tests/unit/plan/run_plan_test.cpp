@@ -314,9 +314,14 @@ TEST(RunPlan, SaysThePeakOfLegacySchedulesAndWarnsWithoutWarmup) {
   EXPECT_TRUE(says(rates(staircase), "the peak of schedule exponential_decay is 5e-05, at 1"));
   EXPECT_FALSE(rates({}).find("peak") != std::string::npos);
   EXPECT_TRUE(plan::warnings_of(plan_of(noam)).empty());
-  EXPECT_TRUE(says(plan::warnings_of(plan_of(rsqrt)).at(0), "schedule.style rsqrt has no warm-up: Adam's"));
+  EXPECT_TRUE(says(plan::warnings_of(plan_of(rsqrt)).at(0), "schedule.style rsqrt has no warm-up: the first updates"));
   EXPECT_TRUE(says(plan::warnings_of(plan_of(staircase)).at(0), "schedule.style exponential_decay has no warm-up"));
-  EXPECT_TRUE(says(plan::warnings_of(plan_of(none)).at(0), "schedule.warmup is 0: Adam's"));
+  // No style, and no rate, of the user's.
+  const std::vector<std::string> relative{"optimizer.type=adafactor", "optimizer.relative_step=true", "schedule.lr=0",
+                                          "schedule.min_lr=0"};
+  EXPECT_TRUE(plan::warnings_of(plan_of(relative)).empty());
+  EXPECT_TRUE(rates(relative).find("peak") == std::string::npos);
+  EXPECT_TRUE(says(plan::warnings_of(plan_of(none)).at(0), "schedule.warmup is 0: the first updates"));
 }
 
 TEST(RunPlan, WarnsOfUnusualLearningRatesAndSizes) {
@@ -327,7 +332,8 @@ TEST(RunPlan, WarnsOfUnusualLearningRatesAndSizes) {
   EXPECT_TRUE(says(warnings({"schedule.lr=0.01"}).at(0), high, "a usual schedule.lr is 0.0001"));
   EXPECT_TRUE(says(warnings({"schedule.lr=1e-6", "schedule.min_lr=0"}).at(0), "unusually low"));
   EXPECT_TRUE(warnings({"schedule.lr=1e-6", "schedule.min_lr=0", "init_from=model"}).empty());
-  EXPECT_TRUE(warnings({"schedule.lr=0.01", "optimizer.type=muon"}).empty());
+  EXPECT_TRUE(says(warnings({"schedule.lr=0.01", "optimizer.type=muon"}).at(0), high));
+  EXPECT_TRUE(warnings({"schedule.lr=0.01", "optimizer.type=adafactor"}).empty()) << "it scales its updates";
   EXPECT_EQ(
       warnings({"model.ff=14337", "model.vocab_multiple=1", "model.vocab_size=32001"}),
       std::vector<std::string>{"model.ff is 14337, model.vocab_size, rounded up to model.vocab_multiple, is 32001; "

@@ -95,9 +95,20 @@ TEST(Sharing, APlainModelHasNoComponentsToNormalise) {
   EXPECT_EQ(read_modular(by_language, by_component).loss.normalise, plan::LossNormalisation::component);
 }
 
+TEST(Sharing, ComponentsHaveAdaptersOfTheirOwn) {
+  const RunConfig config = read_modular(by_language, R"(, "lora": {"rank": 4, "targets": ["encoder.en", "decoder"]},
+      "init_from": "x")");
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  std::vector<std::string> adapted;
+  for (const spec::Unit& unit : spec.units)
+    if (unit.has_adapters()) adapted.push_back(unit.name + " of " + spec.components[unit.component].name);
+  EXPECT_THAT(adapted, ElementsAre("encoder.en.0.adapters of encoder.en", "decoder.fr.0.adapters of decoder.fr",
+                                   "decoder.fr.1.adapters of decoder.fr", "decoder.cs.0.adapters of decoder.cs",
+                                   "decoder.cs.1.adapters of decoder.cs", "decoder.en.0.adapters of decoder.en",
+                                   "decoder.en.1.adapters of decoder.en"));
+}
+
 TEST(Sharing, KeysThatItDoesNotGoWithAreRefused) {
-  EXPECT_THAT(refused_modular(by_language, R"(, "lora": {"rank": 4}, "init_from": "x")"),
-              HasSubstr("lora must be absent"));
   EXPECT_THAT(refused_modular(by_language, R"(, "validation": {"sets": [{"source": "a", "target": "b"}]})"),
               HasSubstr("which parts are used"));
   EXPECT_THAT(refused_modular(R"("encoder": {"layers": 2, "stacks": [{"layers": 2}]}, "decoder": {"layers": 2})"),

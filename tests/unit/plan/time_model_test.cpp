@@ -143,6 +143,24 @@ TEST(VisitTimes, ShareOutWhatTheModelTakes) {
   EXPECT_GT(visits[4].forward_s, visits[1].forward_s * 700 / 900) << "a decoder's block looks at the source too";
 }
 
+TEST(VisitTimes, AdaptersCountOnEveryRoute) {
+  const plan::MicroBatch pairs{
+      .source_positions = 900, .target_positions = 700, .source_width = 30, .target_width = 35};
+  spec::Architecture shape = translation();
+  shape.decoder_stacks = {{3, spec::Share::target}};
+  const spec::ModelSpec tasks(shape, {.tasks = {{"en-fr", "en", "fr"}, {"en-de", "en", "de"}}});
+  const spec::ModelSpec adapted = spec::with_adapters(tasks, {.rank = 8});
+  const auto times = plan::visit_times(adapted, pairs, Recompute::none, 2, *plan::gpu_by_name("h100")),
+             whole = plan::visit_times(tasks, pairs, Recompute::none, 2, *plan::gpu_by_name("h100"));
+  std::map<std::string, double> back;
+  for (std::size_t v = 0; v < adapted.visits.size(); ++v) {
+    back[adapted.visits[v].name] = times[v].backward_s;
+    if (adapted.visits[v].kind != spec::VisitKind::decoder_block) continue;
+    EXPECT_LT(times[v].backward_s, whole[v].backward_s);
+  }
+  EXPECT_EQ(back.at("decoder.fr.1"), back.at("decoder.de.1"));
+}
+
 TEST(VisitTimes, FrozenMatricesHaveNoGradientsAndAdaptersTheirProducts) {
   const plan::Gpu& gpu = *plan::gpu_by_name("h100");
   const plan::MicroBatch pairs{

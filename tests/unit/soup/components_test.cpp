@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include "core/hash.hpp"
+#include "data/tokenizer_pack.hpp"
 #include "soup/inputs.hpp"
 #include "soup/soup.hpp"
 #include "support/forged_numbers.hpp"
@@ -28,6 +30,17 @@ class ComponentRefusals : public testing::Test {
   std::string save(const spec::Sharing& sharing, const spec::ModelConfig& model = test::modular_config()) {
     ++step;
     return test::save_modular(context, folder / "run", step, sharing, model);
+  }
+  /// A checkpoint of these tasks with a tokenizer for each language.
+  std::string save_with(const std::vector<std::string>& tasks, const data::TokenizerFiles& tokenizers) {
+    const spec::Sharing sharing = test::sharing_of(tasks);
+    checkpoint::Sections sections = test::sections_of(test::modular_config(), sharing);
+    boost::json::object& digests = sections.model["tokenizer_digest"].emplace_object();
+    for (const auto& [language, file] : tokenizers) digests[language] = digest_of(as_bytes(file)).hex();
+    test::Toy toy = test::own_toy(context, test::units_of(test::modular_config(), sharing));
+    ++step;
+    return test::save_step(context, folder / "run", step, toy.fill(static_cast<std::uint64_t>(step)).states(), sections,
+                           {{"tokenizer.model", data::pack_several({.files = tokenizers})}});
   }
   std::string refused(Fault fault, const Evaluator& evaluator = {}) {
     const std::string said = test::refusal(fault, [&] { make_soup(context.get(), config, evaluator); });
@@ -92,6 +105,17 @@ TEST_F(ComponentRefusals, ModelsThatAreNotPartsOfOneAreNamed) {
   second.groups = {{"en", {"de"}}};
   take(first, second, by_group, by_group);
   EXPECT_THAT(refused(Fault::data), HasSubstr("tasks that no single model can have"));
+}
+
+TEST_F(ComponentRefusals, TwoTokenizersOfOneLanguageAreRefusedThoughBothFitTheFirst) {
+  config.inputs = {save_with({"en-fr"}, {{"en", "e"}, {"fr", "f"}}), save_with({"en-de"}, {{"en", "e"}, {"de", "d"}}),
+                   save_with({"de-en"}, {{"en", "e"}, {"de", "other"}})};
+  EXPECT_THAT(refused(Fault::data), HasSubstr("has another tokenizer of the language de than an input before it"));
+  config.inputs[2] = save_with({"de-en"}, {{"en", "e"}, {"de", "d"}});
+  make_soup(context.get(), config);
+  const checkpoint::Reader soup{Files::system(), config.output};
+  EXPECT_EQ(data::unpack_several(soup.attachment("tokenizer.model"), "").files,
+            (data::TokenizerFiles{{"de", "d"}, {"en", "e"}, {"fr", "f"}}));
 }
 
 TEST_F(ComponentRefusals, OtherShapesBehindAnEqualDigestAreRefused) {

@@ -107,6 +107,32 @@ TEST(Lora, TargetsArePatternsOfLayersAndTheirParts) {
   EXPECT_THAT(test::refusal(Fault::config, [&] { (void)adapted({"embeddings"}); }), HasSubstr("lora.train_embeddings"));
 }
 
+TEST(Lora, ARouteHasTheAdaptersOfItsComponents) {
+  Architecture shape = tuned_shape();
+  shape.decoder_stacks = {{1, Share::target}, {1, Share::all}};
+  const ModelSpec whole = with_adapters(ModelSpec(shape, {.tasks = {{"en-fr", "en", "fr"}, {"en-de", "en", "de"}}}),
+                                        {.rank = 2, .targets = std::vector<std::string>{"decoder.de", "decoder.all"}});
+  const Task task{"en-de", "en", "de"};
+  for (const RouteModel& route : {model_of_task(whole, task), model_of_route(whole, whole.route_of.at("en-de"))}) {
+    const ModelSpec plain = with_adapters(as_plain(shape), {.rank = 2, .targets = "decoder"});
+    std::vector<std::string> names, wanted;
+    for (const auto& [spec, all] : {std::pair{&route.spec, &names}, {&plain, &wanted}}) {
+      for (const Unit& unit : spec->units)
+        for (const Parameter& parameter : unit.parameters) all->push_back(unit.name + " " + parameter.name);
+      for (const Visit& visit : spec->visits) all->push_back(fmt::format("{} {}", visit.name, visit.units.size()));
+    }
+    EXPECT_EQ(names, wanted);
+    EXPECT_EQ(route.stored.at("decoder/layer_0/ffn/linear_0/lora_A"), "decoder.de/layer_0/ffn/linear_0/lora_A");
+    EXPECT_EQ(route.stored.at("decoder/layer_1/ffn/linear_0/lora_B"), "decoder/layer_1/ffn/linear_0/lora_B");
+  }
+  EXPECT_FALSE(
+      model_of_route(whole, whole.route_of.at("en-fr")).stored.contains("decoder/layer_0/ffn/linear_0/lora_A"));
+  EXPECT_THAT(test::refusal(
+                  Fault::config,
+                  [&] { (void)with_adapters(ModelSpec(shape, whole.sharing), {.rank = 2, .targets = "decoder.cs"}); }),
+              HasSubstr("or parts (encoder, decoder, decoder.fr, decoder.de)"));
+}
+
 TEST(Lora, MayTrainEmbeddingsInFull) {
   for (const bool tied : {true, false}) {
     const ModelSpec spec = with_adapters(tuned_shape(tied), {.rank = 2, .train_embeddings = true});

@@ -120,7 +120,7 @@ TEST(ModelConfig, AllThatMakesT5TogetherGivesItsIdsAndScales) {
   }
 }
 
-TEST(ModelConfig, TokenIdsAllowIdsThatNoTextHas) {
+TEST(ModelConfig, TokenIdsMayBeThoseThatNoTextHas) {
   ModelConfig config;
   config.type = ModelType::decoder;
   config.preset = Preset::lm_tiny;
@@ -133,8 +133,17 @@ TEST(ModelConfig, TokenIdsAllowIdsThatNoTextHas) {
   config.vocab_size = 95;
   EXPECT_THAT(test::refusal(Fault::config, [&] { (void)resolve(config, 95); }),
               testing::HasSubstr("model.token_ids.start: expected an id below 95"));
-  config.token_ids.reset();
+}
+
+TEST(ModelConfig, AVocabularyMayHaveMorePiecesThanItsTokenizerAndNotFewer) {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
   EXPECT_EQ(vocabulary_rule(config).least_pieces, 0);
+  config.vocab_size = 100;
+  EXPECT_EQ(vocabulary_rule(config).least_pieces, 100);
+  EXPECT_EQ(resolve(config, 90).vocabulary.pieces, 100);
+  EXPECT_THAT(test::refusal(Fault::config, [&] { (void)resolve(config, 101); }),
+              testing::HasSubstr("model.vocab_size (100) is below the tokenizer's number of pieces (101)"));
 }
 
 TEST(ModelConfig, EachSideHasPositionsOfItsOwn) {

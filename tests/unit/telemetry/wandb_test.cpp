@@ -16,7 +16,7 @@ class WandbTest : public testing::Test {
   WandbTest() { clock.now_s = 1700000000; }
   SinkSetup setup(std::int64_t resumed_step) {
     return {.files = files,
-            .path = folder.path(),
+            .path = folder / "small_run/wandb",
             .resumed_step = resumed_step,
             .log = log,
             .clock = clock,
@@ -33,7 +33,7 @@ class WandbTest : public testing::Test {
     record.nll = nll;
     return record;
   }
-  Path run() { return folder / files.list(folder.path()).at(0); }
+  Path run() { return folder / "small_run/wandb" / files.list(folder / "small_run/wandb").at(0); }
   Path file() {
     const std::string name = run().filename().string();
     return run() / ("run-" + name.substr(name.rfind('-') + 1) + ".wandb");
@@ -97,6 +97,13 @@ TEST_F(WandbTest, TheFirstRecordNamesTheRunAndItsConfiguration) {
   const auto text = [&](unsigned field) { return std::string(wire::field_of(content, field)->bytes); };
   EXPECT_EQ(text(1), name.substr(name.size() - 8));
   EXPECT_THAT((std::vector{text(2), text(3), text(6), text(8)}), ElementsAre("team", "ships", "small", "first"));
+  SinkSetup unnamed = setup(0);
+  unnamed.config.wandb.name.reset();
+  unnamed.path = folder / "other_run/wandb";
+  { const WandbFolder sink(unnamed); }
+  const Path other = unnamed.path / files.list(unnamed.path).at(0);
+  const std::string bytes = files.read_text(other / file().filename());
+  EXPECT_NE(bytes.find("other_run"), std::string::npos) << "the name is that of run_dir";
   EXPECT_EQ(wire::field_of(text(17), 1)->number, 1700000000U);
   const std::string config = text(4);
   const auto item = wire::field_of(config, 1);
@@ -121,7 +128,7 @@ TEST_F(WandbTest, AStartContinuesTheFileWhereTheRunGoesOn) {
     WandbFolder sink(setup(20));
     sink.step(at(25, 1));
   }
-  EXPECT_EQ(files.list(folder.path()).size(), 1U);
+  EXPECT_EQ(files.list(folder / "small_run/wandb").size(), 1U);
   EXPECT_THAT(kinds(), ElementsAre("run", "history10", "summary", "history20", "summary", "config", "history25",
                                    "summary", "exit"));
   EXPECT_NE(records().at(6).find("_runtime\x82\x01\x03"
