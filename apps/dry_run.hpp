@@ -94,11 +94,13 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
   if (config.lora && !config.lora->train_embeddings)
     config.lora->train_embeddings = plan::has_new_embeddings(context.files, config.init_from.value());
   if (config.lora && !config.lora->rank) {
-    const plan::AdapterRankChoice chosen = plan::choose_adapter_rank(config, pieces, target, memory());
+    const plan::AdapterRankChoice chosen =
+        plan::choose_adapter_rank(config, pieces, target, memory(), counts ? &*counts : nullptr);
     if (!dry_run.json) context.log.plain(plan::line_of(chosen));
     config.lora->rank = chosen.rank;
   }
   const spec::ModelSpec spec = plan::spec_of(config, pieces);
+  target.rank_bytes = memory();
   target = plan::placed(target, config, spec, counts ? &*counts : nullptr);
   std::optional<plan::MicroSizeChoice> choice;
   if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target, memory());

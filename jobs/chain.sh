@@ -147,6 +147,9 @@ for stage in "${todo[@]}"; do
     [ "$("$root/apps/train" "$config" --print-config validation.sets)" = '[]' ] && [ "$("$root/apps/train" "$config" --print-config data.split)" = null ]; then
     argosy_fail 2 "$config names no validation text, which soup needs to select checkpoints; add validation.sets, or give --to soup '--recipe uniform'; nothing is queued"
   fi
+  if [ "$stage" = export ] && [[ ${to[export]:-} != *--task* ]] && "$root/apps/train" "$config" --print-tasks 2>&1 </dev/null | grep -Eq '^[0-9]+ tasks, '; then
+    argosy_fail 2 "$config is a model of several tasks, and export writes one of them; give --to export '--task NAME' (apps/train $config --print-tasks lists them); nothing is queued"
+  fi
   said=$(submit "$stage" --test-only 2>&1) || argosy_fail 2 "Slurm refuses the job of $stage; nothing is queued: $said"
 done
 if ((dry)); then

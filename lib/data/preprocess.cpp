@@ -145,8 +145,7 @@ std::optional<UnitResult> find_unit(const Files& files, const Path& path, const 
 UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Unit& unit) {
   const Path path = Path{settings.data.shards} / unit.file;
   if (std::optional<UnitResult> kept = find_unit(files, path, unit, log)) return *std::move(kept);
-  files.write_atomically(
-      path, tokenize_shard(files, unit.task.pipeline->tokenizer(), unit.task, static_cast<int>(settings.data.workers)));
+  files.write_atomically(path, tokenize_shard(files, unit.task, static_cast<int>(settings.data.workers)));
   UnitResult result = result_of(TokenShard::open(files, path), unit);
   result.written = true;
   return result;

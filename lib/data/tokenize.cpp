@@ -113,7 +113,7 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
   return hasher.digest();
 }
 
-std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task, int threads) {
+std::string tokenize_shard(const Files& files, const ShardTask& task, int threads) {
   const bool pairs = task.text.corpus->rules.pairs;
   auto [read, before, places] = read_task(files, task);
   struct Made {
@@ -128,6 +128,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
     plan = task.pipeline->plan(example);
   });
 
+  const Tokenizer& tokenizer = task.pipeline->tokenizer();
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos);
   const bool as_text = task.pipeline->stores_text();

@@ -26,7 +26,6 @@ struct ShardTask {
 /// The file's bytes, tokenized on `threads` threads. EOS ends every side of a pair and every document. Records without
 /// pieces and those the transforms refuse are left out and counted in the note. Throws Error{data} for invalid UTF-8
 /// under `reject`.
-[[nodiscard]] std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task,
-                                         int threads);
+[[nodiscard]] std::string tokenize_shard(const Files& files, const ShardTask& task, int threads);
 
 }  // namespace argosy::data

@@ -201,6 +201,8 @@ namespace {
 
 constexpr std::string_view source_name = "source", target_name = "target";
 
+std::string name_of_part(std::string_view name, std::string_view part) { return fmt::format("{} ({})", name, part); }
+
 }  // namespace
 
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
@@ -235,16 +237,14 @@ Tokenizer Tokenizer::of_files(bool by_language, const TokenizerFiles& files, spe
                               std::string_view name) {
   ARGOSY_CHECK(!files.empty(), "{}: no file", name);
   Parts parts{.by_language = by_language, .each = {}};
-  const auto name_of = [&](const std::string& part) { return fmt::format("{} ({})", name, part); };
   for (const auto& [part, bytes] : files) {
     if (is_several(bytes))
-      throw_error(Fault::data, name_of(part), "one tokenizer", "several", "name files of one each");
-    Tokenizer own = load(bytes, rule, name_of(part));
-    rule.least_pieces = std::max(rule.least_pieces, own.spelled_ids());
-    parts.each.emplace(part, std::move(own));
+      throw_error(Fault::data, name_of_part(name, part), "one tokenizer", "several", "name files of one each");
+    parts.each.emplace(part, load(bytes, rule, name_of_part(name, part)));
   }
-  for (auto& [part, own] : parts.each) own.apply(rule, name_of(part));  // as many ids as the largest
-  return of_parts(std::move(parts));
+  Tokenizer tokenizer = of_parts(std::move(parts));
+  tokenizer.apply(rule, name);
+  return tokenizer;
 }
 
 Tokenizer Tokenizer::of_parts(Parts parts) {
@@ -259,9 +259,10 @@ Tokenizer Tokenizer::of_parts(Parts parts) {
 
 void Tokenizer::apply(spec::VocabularyRule rule, std::string_view name) {
   if (parts_) {
-    TokenizerFiles files;
-    for (const auto& [part, own] : parts_->each) files.emplace(part, own.model_bytes());
-    *this = of_files(parts_->by_language, files, rule, name);
+    Parts parts = *parts_;
+    for (const auto& [part, own] : parts.each) rule.least_pieces = std::max(rule.least_pieces, own.spelled_ids());
+    for (auto& [part, own] : parts.each) own.apply(rule, name_of_part(name, part));
+    *this = of_parts(std::move(parts));
     return;
   }
   vocabulary_ = spec::vocabulary_of(rule, std::max<std::int64_t>(model_->size(), rule.least_pieces));
@@ -274,11 +275,7 @@ void Tokenizer::apply(spec::VocabularyRule rule, std::string_view name) {
 }
 
 Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
-  if (!files.exists(path))
-    throw_claim(Fault::data, path.string() + ": the tokenizer does not exist", path.string(), "the tokenizer",
-                "no such file",
-                "run preprocess, which trains it if data.tokenizer_training is set, or correct data.tokenizer");
-  return load(files.read_text(path), rule, path.string());
+  return load(tokenizer_bytes(files, path), rule, path.string());
 }
 
 Tokenizer Tokenizer::of(std::span<const std::string> languages) const {
@@ -360,6 +357,14 @@ bool Tokenizer::is_ordinary(std::int64_t id) const {
   return id != vocabulary_.eos && vocabulary_.bos != id && vocabulary_.pad != id && vocabulary_.unk != id;
 }
 TokenizerKind Tokenizer::kind() const { return model().kind(); }
+
+std::string tokenizer_bytes(const Files& files, const Path& path) {
+  if (!files.exists(path))
+    throw_claim(Fault::data, path.string() + ": the tokenizer does not exist", path.string(), "the tokenizer",
+                "no such file",
+                "run preprocess, which trains it if data.tokenizer_training is set, or correct data.tokenizer");
+  return files.read_text(path);
+}
 
 boost::json::value digests_of(const Tokenizer& tokenizer) {
   if (!tokenizer.is_by_language()) return boost::json::value(tokenizer.digest().hex());

@@ -33,14 +33,14 @@ class Tokenizer {
   /// From the bytes of a file of any of these formats, or of model_bytes(), which their first bytes tell apart. Throws
   /// Error{data} when they are none or the ids do not fit the layout; `name` stands in the message.
   static Tokenizer load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name = "tokenizer");
-  /// The same from a file; a missing one is Error{data} with the advice to run preprocess.
+  /// The same from a file. Throws as tokenizer_bytes() and load().
   static Tokenizer read(const Files& files, const Path& path, spec::VocabularyRule rule);
   /// One for each language, or for source and target. Throws as load().
   static Tokenizer by_language(const TokenizerFiles& files, spec::VocabularyRule rule,
                                std::string_view name = "tokenizer");
   static Tokenizer by_side(std::string source, std::string target, spec::VocabularyRule rule,
                            std::string_view name = "tokenizer");
-  /// Takes another rule for the ids of the same file. Throws as load().
+  /// Takes another rule for the ids of the same files. Throws as load().
   void apply(spec::VocabularyRule rule, std::string_view name);
 
   /// The tokenizer of a direction, of its source and its target language: itself, unless there is one for each
@@ -103,6 +103,9 @@ class Tokenizer {
   Digest digest_;
   spec::Vocabulary vocabulary_;
 };
+
+/// The file; a missing one is Error{data} with the advice to run preprocess.
+[[nodiscard]] std::string tokenizer_bytes(const Files& files, const Path& path);
 
 /// The digest as text; of one for each language, a digest for each.
 [[nodiscard]] boost::json::value digests_of(const Tokenizer& tokenizer);

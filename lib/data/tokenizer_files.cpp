@@ -35,8 +35,7 @@ bool has_tokenizer(const Files& files, const DataConfig& config) {
 Tokenizer read_tokenizer(const Files& files, const DataConfig& config, spec::VocabularyRule rule) {
   if (!has_language_tokenizers(config)) return Tokenizer::read(files, config.tokenizer, rule);
   TokenizerFiles read;
-  for (const auto& [language, path] : tokenizer_paths(config))
-    read.emplace(language, Tokenizer::read(files, path, rule).model_bytes());
+  for (const auto& [language, path] : tokenizer_paths(config)) read.emplace(language, tokenizer_bytes(files, path));
   return Tokenizer::by_language(read, rule, config.tokenizer);
 }
 

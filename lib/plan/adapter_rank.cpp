@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "plan/micro_size.hpp"
+#include "plan/placement_plan.hpp"
 
 namespace argosy::plan {
 namespace {
@@ -19,7 +20,7 @@ std::string line_of(const AdapterRankChoice& choice) {
 }
 
 AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, const PlanTarget& target,
-                                      std::optional<std::int64_t> memory_bytes) {
+                                      std::optional<std::int64_t> memory_bytes, const data::ShardIndex* shards) {
   if (!memory_bytes)
     throw_error(Fault::config, "lora.rank", "a number, since the memory of a rank is not known", "auto",
                 "set lora.rank, or ARGOSY_RANK_MEMORY to the bytes that a rank may use");
@@ -28,7 +29,8 @@ AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, con
   AdapterRankChoice choice{.memory_bytes = *memory_bytes};
   for (const std::int64_t rank : spec::adapter_ranks) {
     config.lora->rank = choice.rank = rank;
-    choice.forecast_bytes = full_length_bytes(config, spec_of(config, pieces), target, sizes);
+    const spec::ModelSpec spec = spec_of(config, pieces);
+    choice.forecast_bytes = full_length_bytes(config, spec, placed(target, config, spec, shards), sizes);
     if (static_cast<double>(choice.forecast_bytes) <= most) return choice;
   }
   throw_error(

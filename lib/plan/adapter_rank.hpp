@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "data/shard_index.hpp"
 #include "plan/scheme_plan.hpp"
 
 /// What `lora.rank: auto` stands for: the largest of spec::adapter_ranks whose forecast stays 10 % below the memory of
@@ -17,9 +18,10 @@ struct AdapterRankChoice {
 /// "lora.rank auto: 256; …"
 [[nodiscard]] std::string line_of(const AdapterRankChoice& choice);
 
-/// pieces: of the tokenizer; memory_bytes: of a rank; absent: unknown. Throws Error{config} if it is, or if not even
-/// the smallest rank fits.
+/// pieces: of the tokenizer; target: without a placement, which the rank may change; memory_bytes: of a rank; absent:
+/// unknown. Throws Error{config} if it is, or if not even the smallest rank fits.
 [[nodiscard]] AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, const PlanTarget& target,
-                                                    std::optional<std::int64_t> memory_bytes);
+                                                    std::optional<std::int64_t> memory_bytes,
+                                                    const data::ShardIndex* shards = nullptr);
 
 }  // namespace argosy::plan

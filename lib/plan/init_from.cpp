@@ -8,6 +8,19 @@
 #include "core/error.hpp"
 
 namespace argosy::plan {
+namespace {
+
+bool is_part(std::string_view component, std::string_view part) {
+  return component == part || component.starts_with(std::string(part) + ".");
+}
+
+/// Embeddings or output of a language.
+bool is_table(std::string_view component) {
+  constexpr std::array tables{"embeddings.", "source_embeddings.", "target_embeddings.", "output."};
+  return std::ranges::any_of(tables, [&](const char* table) { return component.starts_with(table); });
+}
+
+}  // namespace
 
 bool InitSource::covers(const spec::Parameter& parameter) const {
   const bool is_position = parameter.role == spec::Role::position_table || parameter.role == spec::Role::relative_bias;
@@ -18,7 +31,7 @@ bool InitSource::covers(const spec::Parameter& parameter) const {
 
 bool InitSource::has(std::string_view part) const {
   return std::ranges::any_of(components, [&](const std::string& component) {
-    return component == part || component.starts_with(std::string(part) + ".");
+    return is_part(component, part) || (part == "embeddings" && is_table(component));
   });
 }
 
@@ -28,7 +41,8 @@ std::span<const config::KeyText> key_texts(const InitSource&) {
        "folder of a checkpoint, of a soup, or of a Hugging Face model; with lora also of adapters that peft wrote"},
       {"components",
        "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder, or components of a "
-       "model of several tasks: \"encoder.fr\", \"encoder.all\" (what all tasks share of a side); default: all"},
+       "model of several tasks: \"encoder.fr\", \"embeddings.fr\", \"encoder.all\" (what all tasks share of a side); "
+       "default: all"},
       {"allow_new", "true: parameters that it does not have begin with random values; false: they are an error"},
       {"reinit_positions",
        "true: positions may be of another kind than there, and learned ones begin with random values"},
@@ -41,8 +55,8 @@ void validate(const InitSource& source, config::Problems& problems) {
   constexpr std::string_view wanted = "at least one of embeddings, encoder, decoder, or a component such as encoder.fr";
   problems.require(!source.components.empty(), "/components", wanted, "none");
   for (const std::string& component : source.components)
-    problems.require(component == "embeddings" || component == "encoder" || component == "decoder" ||
-                         component.starts_with("encoder.") || component.starts_with("decoder."),
+    problems.require(component == "embeddings" || is_part(component, "encoder") || is_part(component, "decoder") ||
+                         is_table(component),
                      "/components", wanted, component);
 }
 

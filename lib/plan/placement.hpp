@@ -64,13 +64,15 @@ struct PlacementCosts {
   /// How many micro-batches a step has, and their shares by route. 0: work can be divided as one likes.
   int micro_batches = 0;
   std::vector<double> shares{};
-  bool in_order = false;  // data::DealSettings::in_order
+  bool in_order = false;            // data::DealSettings::in_order
+  std::int64_t capacity_bytes = 0;  // of a rank, for what it holds; 0: unknown
 };
 
-/// How good a placement is: the less time, then the less memory, the better.
+/// How good a placement is: it fits, then the less time, then the less memory, the better.
 struct PlacementScore {
-  double step_s = 0;            // of the rank that takes longest
-  std::int64_t most_bytes = 0;  // of the rank that holds most
+  std::int64_t missing_bytes = 0;  // that the fullest rank holds beyond its capacity
+  double step_s = 0;               // of the rank that takes longest
+  std::int64_t most_bytes = 0;     // of the rank that holds most
   auto operator<=>(const PlacementScore&) const = default;
 };
 /// The work of a route is divided over its ranks as its micro-batches are dealt; evenly, where their number is unknown.

@@ -67,6 +67,15 @@ PlacementCosts placement_costs(const RunConfig& config, const spec::ModelSpec& s
   costs.in_order = config.sharding.reduction == Reduction::elastic;
   if (!config.batch.micro_size.is_auto)
     costs.micro_batches = data::resolve_sizes(config.batch, target.layout.world()).micro_batches;
+  if (const auto memory = target.rank_bytes       ? target.rank_bytes
+                          : target.gpu != nullptr ? std::optional(capacity_bytes(*target.gpu))
+                                                  : std::nullopt) {
+    const double activations =
+        config.batch.micro_size.is_auto
+            ? 0
+            : activations_of(config, spec, micro_batch_of(config, config.batch.micro_size.value()), target.gpu).total();
+    costs.capacity_bytes = std::max<std::int64_t>(1, *memory - static_cast<std::int64_t>(activations));
+  }
   const std::size_t components = spec.components.size();
   costs.bytes.resize(components);
   costs.shared_bytes.resize(components);

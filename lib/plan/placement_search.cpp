@@ -45,7 +45,8 @@ class Scorer {
       }
     }
     for (std::size_t component = 0; component < costs_.bytes.size(); ++component) add(component);
-    return {std::ranges::max(seconds_), std::ranges::max(bytes_)};
+    const std::int64_t most = std::ranges::max(bytes_), capacity = costs_.capacity_bytes;
+    return {capacity > 0 ? std::max(std::int64_t{0}, most - capacity) : 0, std::ranges::max(seconds_), most};
   }
 
  private:

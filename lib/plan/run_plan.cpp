@@ -281,17 +281,34 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
 
 namespace {
 
+bool is_added(spec::Position position) {
+  return position == spec::Position::sinusoidal || position == spec::Position::sinusoidal_fairseq ||
+         position == spec::Position::learned;
+}
+
 /// Small translation models often fail to learn unless positions are added to the embeddings of the source.
 std::string position_warning(const spec::Architecture& shape, std::int64_t parameters) {
   constexpr std::int64_t enough = 250'000'000;
   const spec::Position position = shape.encoder_position;
-  const bool added = position == spec::Position::sinusoidal || position == spec::Position::sinusoidal_fairseq ||
-                     position == spec::Position::learned;
-  if (shape.type == spec::ModelType::decoder || added || parameters >= enough) return {};
+  if (shape.type == spec::ModelType::decoder || is_added(position) || parameters >= enough) return {};
   return fmt::format(
       "model.encoder.position is {}, and the model has {:.1f} M parameters; below {} M, encoders often fail to learn "
       "unless positions are added to the embeddings (sinusoidal, learned)",
       boost::describe::enum_to_string(position, ""), static_cast<double>(parameters) / 1e6, enough / 1'000'000);
+}
+
+/// Inputs with context are longer than most of the text.
+std::string shift_warning(const RunConfig& config, const spec::Architecture& shape) {
+  const bool has_context = std::ranges::any_of(config.data.corpora, [](const data::CorpusConfig& corpus) {
+    return std::ranges::any_of(corpus.transforms, [](const data::TransformConfig& each) {
+      return std::holds_alternative<data::Context>(each.value);
+    });
+  });
+  if (!has_context || shape.position_shift_max > 0 || !is_added(shape.position(true)) ||
+      !is_added(shape.position(false)))
+    return {};
+  return "with the transform context, few inputs reach the last positions; model.position_shift_max (SHAPE), such as "
+         "100, trains all of them alike";
 }
 
 std::string noise_warning(const spec::Architecture& shape) {
@@ -426,9 +443,10 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
                                        target.placement, planner.fullest_rank())
                                .state.owned;
   if (!config.optimizer.relative_step) plan.peak_line = peak_line(schedule);
-  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters),
-                                         warmup_warning(config.optimizer, schedule), lr_warning(config, schedule, spec),
-                                         tokens_warning(config, plan), size_warning(shape), noise_warning(shape)})
+  for (std::string& warning :
+       std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(config.optimizer, schedule),
+                  lr_warning(config, schedule, spec), tokens_warning(config, plan), size_warning(shape),
+                  noise_warning(shape), shift_warning(config, shape)})
     if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = copied_bytes(plan.spaces);

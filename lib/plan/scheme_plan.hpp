@@ -25,6 +25,7 @@ struct PlanTarget {
   std::optional<double> gpu_positions_per_s{};  // measured on a single GPU, update included; absent: estimated
   Placement placement{};                        // of the tasks on the ranks of `layout` (placed())
   std::vector<double> route_shares{};           // of the micro-batches of a step, by route; with a placement
+  std::optional<std::int64_t> rank_bytes{};     // memory of a rank; absent: the GPU's
 };
 
 struct SchemePlan {

@@ -56,8 +56,11 @@ data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& co
 /// The largest rank of adapters that fits. **Collective.** Throws Error{config}.
 std::int64_t fitting_rank(const comm::Context& context, const plan::RunConfig& config, std::int64_t pieces,
                           c10::Device device) {
-  const plan::AdapterRankChoice choice = plan::choose_adapter_rank(
-      config, pieces, {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, least_memory(context, device));
+  const data::ShardIndex counts =
+      read_on_all(context, [&] { return data::read_shard_index(context.files, config.data.shards); });
+  const plan::AdapterRankChoice choice =
+      plan::choose_adapter_rank(config, pieces, {.layout = context.topology.layout(), .gpu = planned_gpu(device)},
+                                least_memory(context, device), &counts);
   context.log.info("{}", plan::line_of(choice));
   return choice.rank;
 }
@@ -170,13 +173,14 @@ void RunParts::set_up(const Kept& kept) {
     config.lora->train_embeddings = trains;
     if (trains) context.log.info("lora.train_embeddings auto: true, since init_from has new pieces or no embeddings");
   }
+  if (!kept.placement.empty()) config.placement = {.tasks = kept.placement};
   if (config.lora && !config.lora->rank)
     config.lora->rank =
         kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);
-  if (!kept.placement.empty()) config.placement = {.tasks = kept.placement};
+  const std::optional<std::int64_t> memory = least_memory(context, device);
   const plan::PlanTarget target = read_on_all(context, [&] {
     const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
-    return plan::placed({.layout = context.topology.layout(), .gpu = planned_gpu(device)}, config,
+    return plan::placed({.layout = context.topology.layout(), .gpu = planned_gpu(device), .rank_bytes = memory}, config,
                         plan::spec_of(config, facts.vocab_live), &counts);
   });
   placement = target.placement;

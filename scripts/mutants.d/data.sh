@@ -24,7 +24,7 @@ mutant routes_small_pool 'a pool may have less than a micro-batch of a route' li
 mutant tokenizers_exchanged 'the sides of a direction have each other'"'"'s tokenizer' lib/data/tokenizer.cpp $batches 1 'LanguageTokenizers.*' \
   'own(languages.front()), &target = own(languages.back())' 'own(languages.back()), &target = own(languages.front())'
 mutant tokenizers_of_own_size 'each language has a vocabulary of its own' lib/data/tokenizer.cpp $batches 1 'LanguageTokenizers.*' \
-  '  for (auto& [part, own] : parts.each) own.apply(rule, name_of(part));' ''
+  '    for (auto& [part, own] : parts.each) own.apply(rule, name_of_part(name, part));' ''
 mutant tokenizer_trained_on_all 'a tokenizer of a language is trained on both sides of a record' lib/data/tokenizer_training.cpp $batches 1 'TokenizerTraining.*' \
   'if (text.source) add_parts' 'add_parts'
 mutant masks_of_one_side 'token_mask takes the piece of one side for both' lib/data/transforms/id_noise.hpp $batches 1 'LanguageTokenizers.*' \

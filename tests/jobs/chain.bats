@@ -277,6 +277,15 @@ TEXT
   [ "$status" -eq 0 ]
 }
 
+@test "the export of a model of several tasks needs one of them, which is said before days of training" {
+  TASKS='4 tasks, 7 components, all on every rank' chain
+  [ "$status" -eq 2 ]
+  [[ $output == *"a model of several tasks"*"--to export '--task NAME'"* ]]
+  [ -z "$(submissions)" ]
+  TASKS='4 tasks, 7 components, all on every rank' chain --to export '--task en-fr'
+  [ "$status" -eq 0 ]
+}
+
 @test "a refusal in the middle takes back what was queued" {
   REFUSED=afterok:103 chain
   [ "$status" -eq 2 ]

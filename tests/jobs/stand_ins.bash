@@ -18,6 +18,7 @@ case $* in
   *--print-config*--raw*) [ -z "${BAD_CONFIG:-}" ] && echo "$RUN_DIR" ;;
   *--print-config\ validation.sets*) echo "${SETS:-[{\"source\": \"valid\"\}]}" ;;
   *--print-config\ data.split*) echo null ;;
+  *--print-tasks*) echo "${TASKS:-the model has no parts that only some tasks share}" >&2 ;;
   *--dry-run*)
     echo "plan $*" >>"$RUN_DIR/calls"
     [ -z "${BAD_PLAN:-}" ] || { echo "$BAD_PLAN" >&2 && exit 2; }

@@ -88,6 +88,19 @@ inline train::TrainReport train_run(const plan::RunConfig& config, const train::
                     [&](comm::Context& context) { return run_training(context, config, options); });
 }
 
+/// A run of `config` on the first `ranks` ranks, while the others wait.
+inline void train_on(int ranks, const plan::RunConfig& config, const train::TrainOptions& options = {}) {
+  {
+    const bool takes_part = world().rank() < ranks;
+    const comm::Communicator part = world().split(takes_part ? 0 : 1, world().rank());
+    const comm::Topology topology = comm::Topology::discover(part, takes_part ? "node" : "spectators");
+    in_context(part, topology, Files::system(), [&](comm::Context& context) {
+      if (takes_part) (void)run_training(context, config, options);
+    });
+  }
+  world().barrier("the run of some ranks");
+}
+
 /// The lines of metrics.jsonl. Empty but on rank 0.
 inline std::vector<boost::json::object> metrics_lines(const Path& run_dir) {
   std::vector<boost::json::object> lines;

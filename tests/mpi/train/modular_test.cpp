@@ -120,6 +120,28 @@ TEST_F(ModularRun, ElasticSumsGiveTheBitsOfOneRankTooThroughTheData) {
   EXPECT_EQ(bits_of(folder_ / "again/export/000000006"), bits_of(folder_ / "elastic/export/000000006"));
 }
 
+TEST_F(ModularRun, GoesOnOnAnotherNumberOfRanksToTheSameBits) {
+  const auto config_of = [&](const std::string& name) {
+    RunConfig config = this->config(name);
+    config.sharding.reduction = plan::Reduction::elastic;
+    config.sharding.zero_stage = 2;
+    config.batch.global_size = 12 * config.batch.micro_size.value();
+    return config;
+  };
+  train_on(1, config_of("one"));
+  train_on(world().size(), config_of("more"), stop_behind(1, 0));
+  train_on(1, config_of("more"), stop_behind(4, 0));
+  train_on(world().size(), config_of("more"));
+  const auto values = [&](const char* run) {
+    const checkpoint::Reader reader{Files::system(), folder_ / run / "export/000000006"};
+    std::map<std::string, std::vector<float>> all;
+    for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
+      all[parameter.name] = reader.read_parameter(parameter.name);
+    return all;
+  };
+  EXPECT_EQ(values("more"), values("one"));
+}
+
 TEST_F(ModularRun, ALanguageIsAddedByTrainingItsComponentsAlone) {
   EXPECT_EQ(train_run(config("old")).exit, Exit::ok);
   RunConfig config = this->config("added");

@@ -17,8 +17,8 @@ using spec::Share;
 
 class PlacedRun : public testing::Test {
  protected:
-  /// Twelve directions between four languages, two of which have the text of the others: encoder blocks by source and
-  /// for all, decoder blocks by target.
+  /// Twelve directions between four languages, two of which have the text of the others: encoder blocks by source,
+  /// for all and by target, decoder blocks by target.
   [[nodiscard]] RunConfig config(const std::string& name, const std::string& placement,
                                  const std::vector<std::string>& set = {},
                                  spec::EmbeddingShare embeddings = spec::EmbeddingShare::all) const {
@@ -47,7 +47,8 @@ class PlacedRun : public testing::Test {
     config.model.embeddings.share = embeddings;
     config.model.encoder.layers.reset();
     config.model.decoder.layers.reset();
-    config.model.encoder.stacks = {{.layers = 1, .share = Share::source}, {.layers = 1}};
+    config.model.encoder.stacks = {
+        {.layers = 1, .share = Share::source}, {.layers = 1}, {.layers = 1, .share = Share::target}};
     config.model.decoder.stacks = {{.layers = 1, .share = Share::target}};
     config.batch.global_size = 24 * config.batch.micro_size.value();
     config.placement = plan::PlacementConfig::parse(placement);

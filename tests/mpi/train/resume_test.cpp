@@ -125,19 +125,6 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
   }
 }
 
-/// A run of `config` on the first `ranks` ranks, while the others wait.
-void train_on(int ranks, const RunConfig& config, const TrainOptions& options = {}) {
-  {
-    const bool takes_part = world().rank() < ranks;
-    const comm::Communicator part = world().split(takes_part ? 0 : 1, world().rank());
-    const comm::Topology topology = comm::Topology::discover(part, takes_part ? "node" : "spectators");
-    in_context(part, topology, Files::system(), [&](comm::Context& context) {
-      if (takes_part) (void)run_training(context, config, options);
-    });
-  }
-  world().barrier("the run of some ranks");
-}
-
 std::vector<optim::OptimizerConfig> optimizers() {
   std::vector<optim::OptimizerConfig> all;
   all.push_back({.type = optim::OptimizerType::adafactor});

@@ -206,6 +206,25 @@ TEST_P(RoutesOnRanks, WhatNoTaskUsesIsLeftAsItIs) {
   }
 }
 
+TEST_P(RoutesOnRanks, WhatTasksNoLongerUseKeepsItsWeightsAndMoments) {
+  for (const plan::Scheme scheme : all_schemes) {
+    SCOPED_TRACE(static_cast<int>(scheme));
+    Training training{.scheme = scheme};
+    training.optimizer.weight_decay = 0.1;
+    Rank rank = rank_of(spec_, training);
+    const auto of_second = [&](const std::vector<double>& all) {
+      return part_of(rank, all, [](const std::string& unit) { return unit == "encoder.en.0"; });
+    };
+    (void)rank.step(batches_of(spec_, 0, 3), 1e-2);
+    const std::vector<double> weights = rank.weights(), moments = rank.first_moments();
+    EXPECT_GT(norm_of(of_second(moments)), 0);
+    for (std::uint64_t s = 1; s < 3; ++s) (void)rank.step(batches_of(spec_, 3 * s, 1), 1e-2);  // fr-en alone
+    EXPECT_EQ(of_second(rank.weights()), of_second(weights)) << "no decay, no step by old moments";
+    EXPECT_EQ(of_second(rank.first_moments()), of_second(moments));
+    EXPECT_NE(rank.weights(), weights);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Hierarchies, RoutesOnRanks, testing::ValuesIn(hierarchies()), by_name);
 
 }  // namespace

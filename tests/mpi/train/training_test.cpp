@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <set>
+#include <tuple>
+
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
@@ -233,6 +237,31 @@ TEST(Sharding, ARunChangesItsStageAtEachResumeAndKeepsItsBits) {
   EXPECT_EQ(last.figures.at("steps"), 3);
   EXPECT_EQ(bits_of(folder / "more/export/000000006"), bits_of(folder / "whole/export/000000006"));
   EXPECT_EQ(last.figures.at("validation"), whole.figures.at("validation"));
+}
+
+TEST(Schedules, InTokensOrEpochsTakeTheRateFromWhatHasBeenRead) {
+  const SharedFolder folder;
+  const Material& material = Material::get();
+  const double steps = train_run(material.config(folder / "steps")).figures.at("tgt_tokens").to_number<double>() / 6;
+  for (const auto& [unit, length, warmup] :
+       {std::tuple{"t", std::floor(6 * steps), std::floor(2 * steps)}, {"e", 1.0, 0.25}}) {
+    SCOPED_TRACE(unit);
+    const RunConfig config =
+        material.config(folder / unit, {fmt::format("schedule.length={}{}", length, unit),
+                                        fmt::format("schedule.warmup={}{}", warmup, unit), "schedule.style=cosine"});
+    EXPECT_EQ(train_run(config).exit, Exit::ok);
+    const optim::Schedule schedule = plan::schedule_of(config);
+    std::set<double> rates;
+    for (const boost::json::object& line : metrics_lines(folder / unit)) {
+      if (!line.contains("lr")) continue;
+      const char* const read = *unit == 't' ? "total_tgt_tokens" : "epoch";
+      rates.insert(line.at("lr").to_number<double>());
+      EXPECT_NEAR(line.at("lr").to_number<double>(), optim::learning_rate(schedule, line.at(read).to_number<double>()),
+                  1e-9)
+          << line.at("step");
+    }
+    EXPECT_TRUE(world().rank() != 0 || rates.size() > 3);
+  }
 }
 
 class Resume : public testing::Test {

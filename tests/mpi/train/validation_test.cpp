@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "decode/load.hpp"
 #include "mpi/train/material.hpp"
@@ -33,6 +33,15 @@ TEST(Validation, PutsThePrefixesOfACorpusBeforeTheLines) {
       checkpoint::Reader{Files::system(), folder / "alike/export/000000006"}.sections().metrics;
   EXPECT_EQ(alike.at(path + "#1"), alike.at(path + "#2"));
   EXPECT_EQ(alike.at(path + "#2"), metrics.at(path + "#2"));
+}
+
+TEST(Validation, TextThatIsNotThereIsNamedBeforeTheFirstStep) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  config.validation.sets[0].target = (folder / "absent.es").string();
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)train_run(config); }),
+              testing::HasSubstr((folder / "absent.es").string()));
+  EXPECT_FALSE(Files::system().exists(folder / "run/metrics.jsonl"));
 }
 
 TEST(Validation, KeepsSamplesAndNamesACollapse) {

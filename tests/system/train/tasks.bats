@@ -147,6 +147,18 @@ translated() { # translated MODEL TARGET OPTIONS…: of the first two verses
   judge peft peft-base tuned-peft tuned-hf
 }
 
+@test "a language that is restored from noise and other shares of the tasks go with stacks, and are said" {
+  local more=(tasks.json --set run_dir=noisy --set data.shards=noisy-shards --set data.tokenizer=noisy.model --set 'tasks.denoise=["es"]'
+    --set 'tasks.files.denoise=text/en-es/train.{language}' --set tasks.temperature=2 --set placement=auto --set loss.normalise=component)
+  "$APPS/preprocess" "${more[@]}" 2>log
+  on 2 "$APPS/train" "${more[@]}" 2>log
+  grep -q 'the gradient of each component is divided by the tokens of its own tasks' log
+  grep -q '"nll/es":' noisy/metrics.jsonl
+  [ "$(grep -c 'tgt_tokens/s' log)" -ge 8 ] # a line a step
+  "$APPS/train" "${more[@]}" --print-tasks 2>&1 | grep -q 'encoder.es .* es-en, es'
+  translated noisy/export/000000008 es --task es >lines
+}
+
 @test "a task that lacks a component is refused, as are no task and a task of a plain model" {
   run translated "$ckpt" en --task up-en
   [ "$status" -eq 2 ]

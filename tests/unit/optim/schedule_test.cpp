@@ -51,6 +51,8 @@ TEST(Schedule, InverseRootFallsFromTheWarmup) {
   expect_rates(
       s,
       {{1, 3e-4 / 16000}, {16000, 3e-4}, {16001, 3e-4 * std::sqrt(16000.0 / 16001.0)}, {64000, 1.5e-4}, {1e12, 1e-5}});
+  for (const double at : {99999.0, 100000.0, 100001.0})  // decay_end is no mark of it
+    EXPECT_NEAR(learning_rate(s, at), 3e-4 * std::sqrt(16000 / at), 1e-18) << at;
 }
 
 TEST(Schedule, WarmupStableDecayCoolsDownAsOneMinusRoot) {

@@ -252,6 +252,41 @@ TEST(Placement, WhereAStepHasFewMicroBatchesThoseAreDealt) {
   }
 }
 
+TEST(Placement, TakesMoreTimeWhereTheFastestDoesNotFit) {
+  const spec::ModelSpec spec = plan::spec_of(many(4), 0);
+  const partition::Layout layout({8});
+  PlacementCosts costs{.routes = std::vector<double>(spec.routes.size(), 1. / 12),
+                       .bytes = std::vector<std::int64_t>(spec.components.size(), 100),
+                       .shared_bytes = std::vector<std::int64_t>(spec.components.size(), 0),
+                       .inner_s = std::vector<double>(spec.components.size(), 1e-3),
+                       .outer_s = std::vector<double>(spec.components.size(), 0),
+                       .micro_batches = 8};
+  costs.shares = costs.routes;
+  const Placement fastest = plan::search_placement(spec, costs, layout);
+  EXPECT_TRUE(fastest.is_everywhere());
+  const plan::PlacementScore of_fastest = plan::score_of(fastest, spec, costs, layout);
+  costs.capacity_bytes = of_fastest.most_bytes - 1;
+  EXPECT_EQ(plan::score_of(fastest, spec, costs, layout).missing_bytes, 1);
+  const plan::PlacementScore fitting = plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout);
+  EXPECT_EQ(fitting.missing_bytes, 0);
+  EXPECT_GT(fitting.step_s, of_fastest.step_s);
+}
+
+TEST(Placement, KnowsTheMemoryOfARank) {
+  const RunConfig config = many(2);
+  const spec::ModelSpec spec = plan::spec_of(config, 0);
+  const auto capacity = [&](const plan::PlanTarget& target) {
+    return plan::placement_costs(config, spec, target, {.5, .5}).capacity_bytes;
+  };
+  const partition::Layout two({2});
+  EXPECT_EQ(capacity({.layout = two}), 0);
+  const std::int64_t given = capacity({.layout = two, .rank_bytes = 1 << 30});
+  EXPECT_LT(given, 1 << 30) << "activations";
+  EXPECT_GT(given, 0);
+  const plan::Gpu* const gpu = plan::gpu_by_name("h100");
+  EXPECT_GT(capacity({.layout = two, .gpu = gpu}), plan::capacity_bytes(*gpu) / 2);
+}
+
 TEST(Placement, SharesOfRoutesFollowWeights) {
   RunConfig config = many(2);
   config.data.corpora[0].weight = 3;

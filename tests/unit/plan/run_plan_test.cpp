@@ -340,6 +340,27 @@ TEST(RunPlan, WarnsOfUnusualLearningRatesAndSizes) {
                                "matrices are slow unless their sizes are multiples of 8: choose the next multiple"});
 }
 
+TEST(RunPlan, AdvisesOnPositionsOfTranslation) {
+  const auto warnings = [](const std::vector<std::string>& set, bool context) {
+    config::Document document = config::Document::parse(
+        R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},
+            "model": {"preset": "mt_tiny", "vocab_size": 8000}, "schedule": {"lr": 1e-3, "length": 1000},
+            "batch": {"unit": "padded_tokens", "global_size": 32768, "micro_size": 2048}})",
+        "pairs.json");
+    for (const std::string& assignment : set) document.set(assignment);
+    auto config = config::from_document<plan::RunConfig>(document);
+    if (context) config.data.corpora[0].transforms.push_back({data::Context{.source_previous = 1}});
+    return fmt::format("{}", fmt::join(plan::warnings_of(run_plan_of(config, target(1, 8))), "\n"));
+  };
+  const char* const shift = "model.position_shift_max";
+  EXPECT_TRUE(says(warnings({}, true), shift));
+  EXPECT_EQ(warnings({}, false).find(shift), std::string::npos);
+  EXPECT_EQ(warnings({"model.position_shift_max=100"}, true).find(shift), std::string::npos);
+  const std::vector<std::string> rope{"model.encoder.position=rope"};
+  EXPECT_TRUE(says(warnings(rope, true), "model.encoder.position is rope, and the model has "));
+  EXPECT_EQ(warnings(rope, true).find(shift), std::string::npos) << "it cannot be set";
+}
+
 TEST(RunPlan, WarnsOfNoiseOnEmbeddings) {
   EXPECT_EQ(plan::warnings_of(run_plan_of(mistral({"model.neftune_alpha=5"}), target(16, 8))),
             std::vector<std::string>{"model.neftune_alpha is 5: NEFTune often ruins models; compare the validations "

@@ -108,6 +108,20 @@ TEST(Sharing, ComponentsHaveAdaptersOfTheirOwn) {
                                    "decoder.en.1.adapters of decoder.en"));
 }
 
+TEST(Sharing, WhatIsTakenFromAnotherModelGoesByTheNamesOfComponents) {
+  const auto from = [](const std::string& components) {
+    return R"(, "init_from": {"from": "x", "components": [)" + components + "]}";
+  };
+  const RunConfig config =
+      read_modular(by_language, from(R"("embeddings.en", "output.en", "encoder.all", "decoder.fr")"));
+  const plan::InitSource& source = config.init_from->sources.at(0);
+  EXPECT_THAT(source.components, ElementsAre("embeddings.en", "output.en", "encoder.all", "decoder.fr"));
+  EXPECT_TRUE(source.has("embeddings"));
+  EXPECT_FALSE(read_modular(by_language, from(R"("decoder.fr")")).init_from->sources.at(0).has("embeddings"));
+  for (const char* wrong : {R"("embedings.en")", R"("output")", R"("encoders.en")"})
+    EXPECT_THAT(refused_modular(by_language, from(wrong)), HasSubstr("or a component such as encoder.fr")) << wrong;
+}
+
 TEST(Sharing, KeysThatItDoesNotGoWithAreRefused) {
   EXPECT_THAT(refused_modular(by_language, R"(, "validation": {"sets": [{"source": "a", "target": "b"}]})"),
               HasSubstr("which parts are used"));
