@@ -79,6 +79,8 @@ inline plan::PlanTarget target_of(const plan::RunConfig& config, const DryRun& d
   if (dry_run.ranks || dry_run.nodes)
     target.layout = plan::spread(dry_run.ranks.value_or(dry_run.nodes.value_or(1) * 8), dry_run.nodes);
   if (dry_run.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *dry_run.node_giga_bytes_per_s;
+  target.rank_bytes = target.gpu != nullptr ? plan::capacity_bytes(*target.gpu)
+                                            : train::host_memory_bytes(context.files, target.layout.slots());
   return target;
 }
 
@@ -86,24 +88,19 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
   plan::require_trainable(config);
   plan::PlanTarget target = target_of(config, dry_run, context);
   const std::optional<data::ShardIndex> counts = counts_of(config, context);
-  const auto memory = [&] {
-    return target.gpu != nullptr ? plan::capacity_bytes(*target.gpu)
-                                 : train::host_memory_bytes(context.files, target.layout.slots());
-  };
   const std::int64_t pieces = vocabulary_of(config, context);
   if (config.lora && !config.lora->train_embeddings)
     config.lora->train_embeddings = plan::has_new_embeddings(context.files, config.init_from.value());
   if (config.lora && !config.lora->rank) {
     const plan::AdapterRankChoice chosen =
-        plan::choose_adapter_rank(config, pieces, target, memory(), counts ? &*counts : nullptr);
+        plan::choose_adapter_rank(config, pieces, target, target.rank_bytes, counts ? &*counts : nullptr);
     if (!dry_run.json) context.log.plain(plan::line_of(chosen));
     config.lora->rank = chosen.rank;
   }
   const spec::ModelSpec spec = plan::spec_of(config, pieces);
-  target.rank_bytes = memory();
   target = plan::placed(target, config, spec, counts ? &*counts : nullptr);
   std::optional<plan::MicroSizeChoice> choice;
-  if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target, memory());
+  if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target, target.rank_bytes);
   const plan::RunConfig sized = choice ? plan::with_micro_size(config, choice->sizes) : config;
   const plan::RunPlan plan = plan::plan_run(sized, spec, target, counts ? &*counts : nullptr);
   if (dry_run.json) {
