@@ -93,14 +93,14 @@ inline void print_plan(plan::RunConfig config, const DryRun& dry_run, const comm
     config.lora->train_embeddings = plan::has_new_embeddings(context.files, config.init_from.value());
   if (config.lora && !config.lora->rank) {
     const plan::AdapterRankChoice chosen =
-        plan::choose_adapter_rank(config, pieces, target, target.rank_bytes, counts ? &*counts : nullptr);
+        plan::choose_adapter_rank(config, pieces, target, counts ? &*counts : nullptr);
     if (!dry_run.json) context.log.plain(plan::line_of(chosen));
     config.lora->rank = chosen.rank;
   }
   const spec::ModelSpec spec = plan::spec_of(config, pieces);
   target = plan::placed(target, config, spec, counts ? &*counts : nullptr);
   std::optional<plan::MicroSizeChoice> choice;
-  if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target, target.rank_bytes);
+  if (config.batch.micro_size.is_auto) choice = plan::choose_micro_size(config, spec, target);
   const plan::RunConfig sized = choice ? plan::with_micro_size(config, choice->sizes) : config;
   const plan::RunPlan plan = plan::plan_run(sized, spec, target, counts ? &*counts : nullptr);
   if (dry_run.json) {

@@ -20,13 +20,13 @@ std::string line_of(const AdapterRankChoice& choice) {
 }
 
 AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, const PlanTarget& target,
-                                      std::optional<std::int64_t> memory_bytes, const data::ShardIndex* shards) {
-  if (!memory_bytes)
+                                      const data::ShardIndex* shards) {
+  if (!target.rank_bytes)
     throw_error(Fault::config, "lora.rank", "a number, since the memory of a rank is not known", "auto",
                 "set lora.rank, or ARGOSY_RANK_MEMORY to the bytes that a rank may use");
   const data::StepSizes sizes = data::resolve_sizes(config.batch, target.layout.world());
-  const double most = filled_share * static_cast<double>(*memory_bytes);
-  AdapterRankChoice choice{.memory_bytes = *memory_bytes};
+  const double most = filled_share * static_cast<double>(*target.rank_bytes);
+  AdapterRankChoice choice{.memory_bytes = *target.rank_bytes};
   for (const std::int64_t rank : spec::adapter_ranks) {
     config.lora->rank = choice.rank = rank;
     const spec::ModelSpec spec = spec_of(config, pieces);

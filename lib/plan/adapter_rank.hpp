@@ -18,10 +18,9 @@ struct AdapterRankChoice {
 /// "lora.rank auto: 256; …"
 [[nodiscard]] std::string line_of(const AdapterRankChoice& choice);
 
-/// pieces: of the tokenizer; target: without a placement, which the rank may change; memory_bytes: of a rank; absent:
-/// unknown. Throws Error{config} if it is, or if not even the smallest rank fits.
+/// pieces: of the tokenizer; target: without a placement, which the rank may change. Throws Error{config} if the memory
+/// of a rank (target.rank_bytes) is unknown, or if not even the smallest rank fits.
 [[nodiscard]] AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, const PlanTarget& target,
-                                                    std::optional<std::int64_t> memory_bytes,
                                                     const data::ShardIndex* shards = nullptr);
 
 }  // namespace argosy::plan

@@ -144,9 +144,8 @@ void throw_none_fits(const RunConfig& config, std::int64_t micro_size, std::int6
               "batch.micro_size", wanted, got, fmt::format("try {}", fmt::join(remedies, ", ")));
 }
 
-MicroSizeChoice choose_micro_size(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
-                                  std::optional<std::int64_t> memory_bytes) {
-  if (!memory_bytes)
+MicroSizeChoice choose_micro_size(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target) {
+  if (!target.rank_bytes)
     throw_error(Fault::config, "batch.micro_size", "a number, since the memory of a rank is not known", "auto",
                 "set batch.micro_size");
   const int world = target.layout.world();
@@ -156,14 +155,16 @@ MicroSizeChoice choose_micro_size(const RunConfig& config, const spec::ModelSpec
   const auto choice_of = [&](std::int64_t size) {
     const data::StepSizes sizes = data::resolve_sizes(
         with_micro_size(config, {.global_size = *config.batch.global_size, .micro_size = size}).batch, world);
-    return MicroSizeChoice{sizes, full_length_bytes(config, spec, target, sizes), *memory_bytes};
+    return MicroSizeChoice{sizes, full_length_bytes(config, spec, target, sizes), *target.rank_bytes};
   };
   const auto fits = [&](std::int64_t size) {
-    return static_cast<double>(choice_of(size).forecast_bytes) <= filled_share * static_cast<double>(*memory_bytes);
+    return static_cast<double>(choice_of(size).forecast_bytes) <=
+           filled_share * static_cast<double>(*target.rank_bytes);
   };
   // Forecasts grow with the size, but for the rounding of rows.
   const auto too_large = std::partition_point(legal.begin(), legal.end(), fits);
-  if (too_large == legal.begin()) throw_none_fits(config, smallest, choice_of(smallest).forecast_bytes, *memory_bytes);
+  if (too_large == legal.begin())
+    throw_none_fits(config, smallest, choice_of(smallest).forecast_bytes, *target.rank_bytes);
   return choice_of(*std::prev(too_large));
 }
 

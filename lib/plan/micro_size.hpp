@@ -38,9 +38,9 @@ struct MicroSizeChoice {
 /// "batch.micro_size auto: 1000, accumulation 2; …"
 [[nodiscard]] std::string line_of(const MicroSizeChoice& choice);
 
-/// memory_bytes: of a rank; absent: unknown. Throws Error{config} if it is, or if not even the smallest size fits.
+/// Throws Error{config} if the memory of a rank (target.rank_bytes) is unknown, or if not even the smallest size fits.
 [[nodiscard]] MicroSizeChoice choose_micro_size(const RunConfig& config, const spec::ModelSpec& spec,
-                                                const PlanTarget& target, std::optional<std::int64_t> memory_bytes);
+                                                const PlanTarget& target);
 /// Throws Error{config}: `bytes` of the smallest size are too many.
 [[noreturn]] void throw_none_fits(const RunConfig& config, std::int64_t micro_size, std::int64_t bytes,
                                   std::int64_t memory_bytes);

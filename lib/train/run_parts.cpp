@@ -29,12 +29,11 @@ plan::ReduceEvery reduce_every(const plan::RunConfig& config) {
 /// The sizes of a step. Where batch.micro_size is auto: with `kept` if there is one, else with the largest that fits.
 /// **Collective.** Throws Error{config}.
 data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                         const plan::PlanTarget& target, c10::Device device, std::optional<std::int64_t> kept) {
+                         const plan::PlanTarget& target, std::optional<std::int64_t> kept) {
   const int world = context.topology.world_size();
   if (!config.batch.micro_size.is_auto) return data::resolve_sizes(config.batch, world);
-  const auto memory = least_memory(context, device);
   if (!kept) {
-    const plan::MicroSizeChoice choice = plan::choose_micro_size(config, spec, target, memory);
+    const plan::MicroSizeChoice choice = plan::choose_micro_size(config, spec, target);
     context.log.info("{}", plan::line_of(choice));
     return choice.sizes;
   }
@@ -43,35 +42,30 @@ data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& co
   const data::StepSizes sizes = data::resolve_sizes(sized.batch, world);
   context.log.info("batch.micro_size auto: {}, as the run began; accumulation {}", *kept, sizes.accumulation);
   const std::int64_t forecast = plan::full_length_bytes(config, spec, target, sizes);
-  if (context.is_root() && memory && forecast > *memory) {
+  if (context.is_root() && target.rank_bytes && forecast > *target.rank_bytes) {
     context.log.warn(
         "batch.micro_size {}, with which this run began, may need {:.1f} MiB per rank (estimate), but a rank has "
         "{:.1f} "
         "MiB; --allow-change batch chooses a size for this machine, and changes the order of the data",
-        *kept, static_cast<double>(forecast) / (1 << 20), static_cast<double>(*memory) / (1 << 20));
+        *kept, static_cast<double>(forecast) / (1 << 20), static_cast<double>(*target.rank_bytes) / (1 << 20));
   }
   return sizes;
 }
 
-/// The largest rank of adapters that fits. **Collective.** Throws Error{config}.
+/// The largest rank of adapters that fits. Throws Error{config}.
 std::int64_t fitting_rank(const comm::Context& context, const plan::RunConfig& config, std::int64_t pieces,
-                          c10::Device device) {
-  const data::ShardIndex counts =
-      read_on_all(context, [&] { return data::read_shard_index(context.files, config.data.shards); });
-  const plan::AdapterRankChoice choice =
-      plan::choose_adapter_rank(config, pieces, {.layout = context.topology.layout(), .gpu = planned_gpu(device)},
-                                least_memory(context, device), &counts);
+                          const plan::PlanTarget& target, const data::ShardIndex& counts) {
+  const plan::AdapterRankChoice choice = plan::choose_adapter_rank(config, pieces, target, &counts);
   context.log.info("{}", plan::line_of(choice));
   return choice.rank;
 }
 
 /// The run's plan. Throws Error{config} if this rank's device cannot run it or has too little memory for it.
 plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, const RunFacts& facts,
-                              const plan::PlanTarget& target, c10::Device device) {
+                              const plan::PlanTarget& target, const data::ShardIndex& counts, c10::Device device) {
   if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic)
     throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
                 "choose another reduction, or set device to cpu");
-  const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
   plan::RunPlan plan = plan::plan_run(plan::with_micro_size(config, facts.sizes),
                                       plan::spec_of(config, facts.vocab_live), target, &counts);
   if (const auto memory = rank_memory_bytes(device, context)) plan::require_state_fits(plan, *memory);
@@ -174,17 +168,18 @@ void RunParts::set_up(const Kept& kept) {
     if (trains) context.log.info("lora.train_embeddings auto: true, since init_from has new pieces or no embeddings");
   }
   if (!kept.placement.empty()) config.placement = {.tasks = kept.placement};
-  if (config.lora && !config.lora->rank)
-    config.lora->rank =
-        kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);
-  const std::optional<std::int64_t> memory = least_memory(context, device);
-  const plan::PlanTarget target = read_on_all(context, [&] {
-    const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
-    return plan::placed({.layout = context.topology.layout(), .gpu = planned_gpu(device), .rank_bytes = memory}, config,
-                        plan::spec_of(config, facts.vocab_live), &counts);
+  plan::PlanTarget target{
+      .layout = context.topology.layout(), .gpu = planned_gpu(device), .rank_bytes = least_memory(context, device)};
+  const data::ShardIndex counts = read_on_all(context, [&] {
+    data::ShardIndex read = data::read_shard_index(context.files, config.data.shards);
+    if (config.lora && !config.lora->rank)
+      config.lora->rank =
+          kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, target, read);
+    target = plan::placed(target, config, plan::spec_of(config, facts.vocab_live), &read);
+    return read;
   });
   placement = target.placement;
-  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), target, device, kept.micro_size);
+  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), target, kept.micro_size);
   choices.micro_batches = facts.sizes.accumulation;
   sets = read_on_all(context, [&] {
     const spec::ModelSpec spec = plan::spec_of(config, facts.vocab_live);
@@ -202,7 +197,7 @@ void RunParts::set_up(const Kept& kept) {
     translators.emplace(set.ranks, context.world.split(color, context.topology.canonical_rank()));
   }
 
-  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, target, device); });
+  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, target, counts, device); });
   make_model(facts.vocab_live);
 }
 

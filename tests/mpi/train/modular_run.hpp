@@ -37,6 +37,13 @@ class ModularRun : public testing::Test {
     config.batch.global_size = 4 * world().size() * config.batch.micro_size.value();
     return config;
   }
+  /// The same at a ZeRO stage, in a folder "NAME STAGE"; it translates in validations.
+  [[nodiscard]] plan::RunConfig staged(const std::string& name, int stage) const {
+    plan::RunConfig config = this->config(fmt::format("{} {}", name, stage));
+    config.sharding.zero_stage = stage;
+    config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+    return config;
+  }
   /// The Spanish of the run "old" becomes a new language, and what is kept of that run is frozen.
   void add_language(plan::RunConfig& config, const std::vector<std::string>& kept) const {
     config.data.corpora[0].languages = {"en", "xx"};

@@ -16,9 +16,7 @@ TEST_F(ModularRun, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   for (const int stage : {1, 3}) {
     SCOPED_TRACE(stage);
     const auto config_of = [&](const std::string& run) {
-      RunConfig config = this->config(fmt::format("{} {}", run, stage));
-      config.sharding.zero_stage = stage;
-      config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+      RunConfig config = staged(run, stage);
       if (stage == 3) config.model.embeddings.share = spec::EmbeddingShare::language;
       return config;
     };
@@ -207,9 +205,7 @@ TEST_F(ModularRun, AdaptersOfComponentsAreTrainedAlone) {
   for (const int stage : {1, 3}) {
     SCOPED_TRACE(stage);
     const auto config_of = [&](const std::string& run) {
-      RunConfig config = this->config(fmt::format("{} {}", run, stage));
-      config.sharding.zero_stage = stage;
-      config.validation.metrics = {plan::Metric::loss, plan::Metric::bleu};
+      RunConfig config = staged(run, stage);
       config.init_from = plan::InitFrom{{{.from = old.string()}}};
       config.lora =
           spec::LoraConfig{.rank = 2, .dropout = 0.1, .targets = std::vector<std::string>{"encoder.en", "decoder.es"}};

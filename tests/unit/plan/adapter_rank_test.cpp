@@ -27,10 +27,10 @@ TEST(ChooseAdapterRank, TakesTheLargestThatLeavesTenPercent) {
     const std::int64_t forecast = plan::full_length_bytes(config, plan::spec_of(config, pieces), ranks,
                                                           {.global_size = 8192, .micro_size = 1024, .accumulation = 4});
     const auto fits = static_cast<std::int64_t>(static_cast<double>(forecast) / plan::filled_share) + 1;
-    const plan::AdapterRankChoice choice = plan::choose_adapter_rank(tuner(), pieces, ranks, fits);
+    const plan::AdapterRankChoice choice = plan::choose_adapter_rank(tuner(), pieces, with_memory(ranks, fits));
     EXPECT_EQ(std::tuple(choice.rank, choice.forecast_bytes, choice.memory_bytes), std::tuple(rank, forecast, fits));
     if (rank > 16) {
-      EXPECT_EQ(plan::choose_adapter_rank(tuner(), pieces, ranks, fits - 10).rank, rank / 2);
+      EXPECT_EQ(plan::choose_adapter_rank(tuner(), pieces, with_memory(ranks, fits - 10)).rank, rank / 2);
     }
   }
 }
@@ -54,17 +54,20 @@ TEST(ChooseAdapterRank, ARankHasTheComponentsOfItsTasksAlone) {
   const std::int64_t forecast = plan::full_length_bytes(everywhere, plan::spec_of(everywhere, pieces), ranks,
                                                         {.global_size = 3072, .micro_size = 1024, .accumulation = 1});
   const auto fits = static_cast<std::int64_t>(static_cast<double>(forecast) / plan::filled_share) + 1;
-  EXPECT_EQ(plan::choose_adapter_rank(placed_by(R"("everywhere")"), pieces, ranks, fits).rank, 16);
-  EXPECT_GT(plan::choose_adapter_rank(placed_by(R"({"a-b": [0], "b-c": [1], "c-a": [2]})"), pieces, ranks, fits).rank,
-            16);
+  EXPECT_EQ(plan::choose_adapter_rank(placed_by(R"("everywhere")"), pieces, with_memory(ranks, fits)).rank, 16);
+  EXPECT_GT(
+      plan::choose_adapter_rank(placed_by(R"({"a-b": [0], "b-c": [1], "c-a": [2]})"), pieces, with_memory(ranks, fits))
+          .rank,
+      16);
 }
 
 TEST(ChooseAdapterRank, RefusesUnknownMemoryAndTooLittle) {
   const plan::PlanTarget one{};
-  EXPECT_TRUE(says(refusal(Fault::config, [&] { (void)plan::choose_adapter_rank(tuner(), pieces, one, std::nullopt); }),
+  EXPECT_TRUE(says(refusal(Fault::config, [&] { (void)plan::choose_adapter_rank(tuner(), pieces, one); }),
                    "ARGOSY_RANK_MEMORY"));
-  EXPECT_TRUE(says(refusal(Fault::config, [&] { (void)plan::choose_adapter_rank(tuner(), pieces, one, 1 << 20); }),
-                   "per rank for rank 16, got 0.9 MiB"));
+  EXPECT_TRUE(
+      says(refusal(Fault::config, [&] { (void)plan::choose_adapter_rank(tuner(), pieces, with_memory(one, 1 << 20)); }),
+           "per rank for rank 16, got 0.9 MiB"));
 }
 
 }  // namespace

@@ -62,16 +62,16 @@ TEST(ChooseMicroSize, TakesTheLargestThatLeavesTenPercent) {
     std::int64_t smallest = 0;
     for (const std::int64_t size : plan::legal_micro_sizes(config, 65536, 8)) {
       const auto enough = static_cast<std::int64_t>(std::ceil(static_cast<double>(forecast(size)) / 0.9)) + 1;
-      const plan::MicroSizeChoice chosen = plan::choose_micro_size(config, spec, ranks, enough);
+      const plan::MicroSizeChoice chosen = plan::choose_micro_size(config, spec, with_memory(ranks, enough));
       EXPECT_EQ(chosen.sizes.micro_size, size);
       EXPECT_EQ(chosen.sizes.accumulation, 65536 / size / 8);
       EXPECT_EQ(std::pair(chosen.forecast_bytes, chosen.memory_bytes), std::pair(forecast(size), enough));
       if (smallest > 0) {
-        EXPECT_EQ(plan::choose_micro_size(config, spec, ranks, enough - 3).sizes.micro_size, smallest);
+        EXPECT_EQ(plan::choose_micro_size(config, spec, with_memory(ranks, enough - 3)).sizes.micro_size, smallest);
       }
       smallest = size;
     }
-    EXPECT_EQ(plan::choose_micro_size(config, spec, ranks, 1LL << 50).sizes.accumulation, 1);
+    EXPECT_EQ(plan::choose_micro_size(config, spec, with_memory(ranks, 1LL << 50)).sizes.accumulation, 1);
   }
 }
 
@@ -96,7 +96,8 @@ TEST(ChooseMicroSize, RefusesWhatCannotBe) {
   const plan::PlanTarget alone{.layout = partition::Layout({1})};
   const auto refused = [&](const std::vector<std::string>& set, std::optional<std::int64_t> memory) {
     const plan::RunConfig config = translator(set);
-    return refusal(Fault::config, [&] { (void)plan::choose_micro_size(config, shape_of(config), alone, memory); });
+    return refusal(Fault::config,
+                   [&] { (void)plan::choose_micro_size(config, shape_of(config), with_memory(alone, memory)); });
   };
   EXPECT_TRUE(says(refused({}, std::nullopt),
                    "batch.micro_size: expected a number, since the memory of a rank is not "

@@ -31,6 +31,23 @@ inline plan::PlanTarget target(int nodes, int ranks_per_node, const char* gpu = 
   return {.layout = partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), ranks_per_node)),
           .gpu = plan::gpu_by_name(gpu)};
 }
+inline plan::PlanTarget with_memory(plan::PlanTarget target, std::optional<std::int64_t> rank_bytes) {
+  target.rank_bytes = rank_bytes;
+  return target;
+}
+
+/// T5 v1.1 of mt_base's sizes on one node.
+inline plan::RunConfig t5(const std::vector<std::string>& set = {}) {
+  config::Document document = config::Document::parse(
+      R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s",
+                                   "corpora": [{"name": "c", "source": "a", "target": "b"}]},
+          "model": {"preset": "mt_base", "vocab_size": 8000, "norm": "rms_norm", "norm_position": "pre", "bias": false,
+                    "activation": "geglu", "encoder": {"position": "t5"}, "decoder": {"position": "t5"}},
+          "schedule": {"lr": 1e-4, "length": 1000}, "batch": {"global_size": 65536, "micro_size": 8192}})",
+      "t5.json");
+  for (const std::string& assignment : set) document.set(assignment);
+  return config::from_document<plan::RunConfig>(document);
+}
 
 inline plan::RunPlan run_plan_of(const plan::RunConfig& config, const plan::PlanTarget& target) {
   return plan::plan_run(config, shape_of(config), target);
