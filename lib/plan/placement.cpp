@@ -156,6 +156,7 @@ TypicalStep typical_step(const Placement& placement, const std::vector<double>& 
   constexpr int steps = 4;
   const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
   TypicalStep busiest{.slots = 0};
+  std::vector<double> busy(static_cast<std::size_t>(world));  // by rank: slots with a micro-batch
   double slots = 0;  // of all steps
   for (int s = 0; s < steps; ++s) {
     // As data::BatchPlan deals them: by route, each with its share, rounded up in some steps and down in others.
@@ -169,10 +170,13 @@ TypicalStep typical_step(const Placement& placement, const std::vector<double>& 
     }
     const data::Dealt dealt = data::deal(routes, {.world = world, .ranks = placement.routes, .in_order = in_order});
     slots += static_cast<double>(dealt.size());
+    for (const std::vector<int>& slot : dealt)
+      for (std::size_t rank = 0; rank < busy.size(); ++rank) busy[rank] += slot[rank] >= 0 ? 1 : 0;
     if (std::ssize(dealt) <= busiest.slots) continue;
     busiest = {.slots = narrow<int>(dealt.size()), .shares = shares_of(dealt, routes, placement)};
   }
   busiest.idle_share = 1 - static_cast<double>(steps) * micro_batches / (world * slots);
+  for (const double own : busy) busiest.idle_shares.push_back(1 - own / slots);
   return busiest;
 }
 

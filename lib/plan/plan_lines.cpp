@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
+#include "plan/sharing.hpp"
+
 namespace argosy::plan {
 
 namespace {
@@ -206,6 +209,31 @@ void add_layouts(std::vector<std::string>& lines, const RunPlan& plan) {
   }
 }
 
+/// Ranks with the same figures in one line.
+void add_ranks(std::vector<std::string>& lines, const RunPlan& plan) {
+  if (plan.ranks.empty()) return;
+  const Unit unit = unit_for(plan.chosen().state.state());
+  const auto mega = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  lines.push_back(fmt::format("each rank, scheme {}:", plan.chosen().name));
+  std::vector<char> is_said(plan.ranks.size());
+  for (std::size_t first = 0; first < plan.ranks.size(); ++first) {
+    if (is_said[first]) continue;
+    const RankPlan& own = plan.ranks[first];
+    std::vector<int> alike;
+    for (std::size_t rank = first; rank < plan.ranks.size(); ++rank) {
+      if (plan.ranks[rank] != own) continue;
+      is_said[rank] = 1;
+      alike.push_back(narrow<int>(rank));
+    }
+    lines.push_back(
+        fmt::format("  {} {}: {:.2f} {} for state; sends {:.1f} MB in its node and {:.1f} MB out of it a step; "
+                    "{:.1f} % idle; {}",
+                    alike.size() == 1 ? "rank" : "ranks", text_of_ranks(alike), unit.of(own.state_bytes), unit.name,
+                    mega(own.sent_inner_bytes), mega(own.sent_outer_bytes), 100 * own.idle_share,
+                    fmt::join(own.tasks, ", ")));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, Schemes which,
@@ -213,6 +241,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
   std::vector<std::string> lines;
   add_model(lines, plan, config, formats);
   if (which == Schemes::all) lines.insert(lines.end(), plan.tasks.begin(), plan.tasks.end());
+  if (which == Schemes::all) add_ranks(lines, plan);
   if (which == Schemes::all || plan.data) add_data(lines, plan, config);
   add_optimizer(lines, plan, config);
   add_activations(lines, plan);

@@ -405,6 +405,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   if (!target.placement.is_everywhere()) {
     plan.tasks = task_lines(spec, target.placement);
     plan.other_placements = other_placements(config, spec, target, plan.sizes.micro_batches);
+    plan.ranks = planner.ranks(scheme_of(config.sharding));
   }
   const config::Period& length = config.schedule.length;
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;

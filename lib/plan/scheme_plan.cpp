@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/error.hpp"
 #include "optim/optim_config.hpp"
 
 namespace argosy::plan {
@@ -97,6 +98,7 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
     const TypicalStep step = typical_step(placement, target.route_shares, sizes_.micro_batches, target.layout.world(),
                                           config.sharding.reduction == Reduction::elastic);
     sizes_.idle_share = step.idle_share;
+    idle_shares_ = step.idle_shares;
     sizes_.accumulation = step.slots;
   }
   costs_.wire = wire_of(config);
@@ -136,6 +138,40 @@ PlanChoices SchemePlanner::choices_of(Scheme scheme, int canonical_rank) const {
   return choices;
 }
 
+std::vector<comm::Traffic::Bytes> SchemePlanner::sent_by_rank(Scheme scheme, std::optional<Comparison> other) const {
+  const Placement& placement = target_.placement;
+  std::map<std::set<std::size_t>, StepPlan> plans;  // by the components that a rank does not have
+  for (const auto& [rank, sizes] : unlike_)
+    plans.emplace(placement.absent(rank), plan_step(units_, choices_of(scheme, rank)));
+  std::vector<comm::Traffic::Bytes> by_rank;
+  by_rank.reserve(static_cast<std::size_t>(target_.layout.world()));
+  for (int rank = 0; rank < target_.layout.world(); ++rank)
+    by_rank.push_back(sent_bytes(plans.at(placement.absent(rank)), spaces_, costs_.wire, config_.sharding.reduction,
+                                 other, [&](std::size_t component) { return placement.rank_in(component, rank); }));
+  return by_rank;
+}
+
+std::vector<RankPlan> SchemePlanner::ranks(Scheme scheme) const {
+  const Placement& placement = target_.placement;
+  std::vector<RankPlan> ranks;
+  if (placement.is_everywhere()) return ranks;
+  StateChoices choices = state_;
+  choices.scheme = scheme;
+  std::map<std::set<std::size_t>, std::int64_t> state_bytes;  // by the components that a rank does not have
+  for (const auto& [rank, sizes] : unlike_)
+    state_bytes[placement.absent(rank)] = state_memory(sizes, choices).state();
+  for (const comm::Traffic::Bytes& sent : sent_by_rank(scheme, {})) {
+    const auto rank = narrow<int>(std::ssize(ranks));
+    ranks.push_back({.state_bytes = state_bytes.at(placement.absent(rank)),
+                     .sent_inner_bytes = sent.inner,
+                     .sent_outer_bytes = sent.outer,
+                     .idle_share = idle_shares_[ranks.size()]});
+    for (const auto& [task, route] : spec_.route_of)
+      if (std::ranges::binary_search(placement.routes[route], rank)) ranks.back().tasks.push_back(task);
+  }
+  return ranks;
+}
+
 void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const {
   const Reduction reduction = config_.sharding.reduction;
   const Placement& placement = target_.placement;
@@ -143,15 +179,7 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
   if (placement.is_everywhere()) {
     plan.traffic = planned_traffic(steps, spaces_, costs_.wire, reduction, other);
   } else {
-    std::map<std::set<std::size_t>, StepPlan> plans;  // by the components that a rank does not have
-    for (const auto& [rank, sizes] : unlike_)
-      plans.emplace(placement.absent(rank), plan_step(units_, choices_of(scheme, rank)));
-    std::vector<comm::Traffic::Bytes> by_rank;
-    by_rank.reserve(static_cast<std::size_t>(target_.layout.world()));
-    for (int rank = 0; rank < target_.layout.world(); ++rank)
-      by_rank.push_back(sent_bytes(plans.at(placement.absent(rank)), spaces_, costs_.wire, reduction, other,
-                                   [&](std::size_t component) { return placement.rank_in(component, rank); }));
-    plan.traffic = traffic_of(target_.layout, by_rank);
+    plan.traffic = traffic_of(target_.layout, sent_by_rank(scheme, other));
   }
   if (target_.gpu == nullptr) return;
   CostInputs costs = costs_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/describe.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,15 @@ struct SchemePlan {
   std::optional<double> step_s{}, exposed_s{};  // with a GPU, estimates; exposed: beyond the time of computing alone
 };
 
+/// What a rank of a placed run has.
+struct RankPlan {
+  std::vector<std::string> tasks{};
+  std::int64_t state_bytes = 0, sent_inner_bytes = 0, sent_outer_bytes = 0;
+  double idle_share = 0;  // of its slots: those without a micro-batch
+  bool operator==(const RankPlan&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(RankPlan, (), (tasks, state_bytes, sent_inner_bytes, sent_outer_bytes, idle_share))
+
 /// A micro-batch of a rank under `config`.
 [[nodiscard]] MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size);
 /// gpu: nullptr for CPUs, and for a GPU that is not in the table.
@@ -61,10 +71,14 @@ class SchemePlanner {
   /// Plans everything. There is no plan for hybrid with elastic sums, which have no levels.
   [[nodiscard]] SchemePlan plan(Scheme scheme) const;
   [[nodiscard]] SchemePlan plan(Comparison other) const;
+  /// By canonical rank; empty where all ranks have all tasks.
+  [[nodiscard]] std::vector<RankPlan> ranks(Scheme scheme) const;
 
  private:
   /// Of the step plan of a rank.
   [[nodiscard]] PlanChoices choices_of(Scheme scheme, int canonical_rank) const;
+  /// What each rank of a placed run sends in a step.
+  [[nodiscard]] std::vector<comm::Traffic::Bytes> sent_by_rank(Scheme scheme, std::optional<Comparison> other) const;
   [[nodiscard]] SchemePlan with_memory(std::string name, const StateMemory& state) const;
   void forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const;
 
@@ -76,6 +90,7 @@ class SchemePlanner {
     int rank;
     SpaceSizes sizes;
   };
+  std::vector<double> idle_shares_;  // by rank of a placed run
   std::vector<Holder> unlike_;  // a rank for each set of components that some rank has
   std::size_t fullest_ = 0;     // of these
   MicroBatch batch_;

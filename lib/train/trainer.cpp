@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json/value_from.hpp>
 #include <cmath>
+#include <cstdlib>
 
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
@@ -251,14 +252,19 @@ class Trainer {
     if (run_.device.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
   }
 
-  /// Compares the memory of the first steps, on the fullest rank, with the plan.
+  /// Compares the memory of the first steps, on the fullest rank, with the plan; its state on each rank.
   void compare_memory() {
-    std::array<std::int64_t, 3> bytes{run_.state_bytes,
+    const std::vector<plan::RankPlan>& ranks = run_.plan->ranks;
+    const std::int64_t planned =
+        ranks.empty() ? run_.plan->chosen().state.state()
+                      : ranks[static_cast<std::size_t>(context_.topology.canonical_rank())].state_bytes;
+    std::array<std::int64_t, 4> bytes{run_.state_bytes,
                                       memory_of(run_.device).peak_bytes - run_.other_bytes - run_.state_bytes,
-                                      run_.host->size_bytes()};
+                                      run_.host->size_bytes(), std::abs(run_.state_bytes - planned)};
     context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
     context_.log.info("after step {}: {}", state_.step, plan::memory_line(*run_.plan, bytes[0], bytes[1]));
     memory_ = {{"state_bytes", bytes[0]},           {"planned_state_bytes", run_.plan->chosen().state.state()},
+               {"state_off_plan_bytes", bytes[3]},  // of the rank where that is most
                {"activation_bytes", bytes[1]},      {"planned_activation_bytes", run_.plan->activations.total()},
                {"checkpoint_copy_bytes", bytes[2]}, {"planned_checkpoint_copy_bytes", run_.plan->copy_bytes}};
   }

@@ -37,7 +37,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   within 90 waits_for_its_restart
   [[ $(verdict 0) == "75 "* ]]
   [ -e "runs/limit/checkpoints/$(printf %09d "$(verdict 0 | cut -d' ' -f2)")/MANIFEST.json" ]
-  log_has 'stopping after step .*: \(SIGUSR1\|the allocation ends in\|another rank was asked\)' # which rank 0 sees first
+  log_has 'stopping .*after step .*: \(SIGUSR1\|the allocation ends in\|another rank was asked\)' # which rank 0 sees first
   start_again
   within 30 log_has "resumed from runs/limit/checkpoints/"
 }
@@ -46,7 +46,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   with=(--time=1 --signal=B:USR1@0)
   ARGOSY_STOP_NOTICE_S=45 train 3 own --set schedule.length=100000
   within 60 waits_for_its_restart
-  log_has 'stopping after step .*: the allocation ends in 4[0-5] s'
+  log_has 'stopping .*after step .*: the allocation ends in 4[0-5] s'
 }
 
 @test "a stop in loading, in a validation, in a save: nothing is lost" {

@@ -30,7 +30,7 @@ setup() { on_cluster; }
   read -r code stopped <<<"$(verdict 0)"
   [ "$code" = 75 ]
   [ "$stopped" -gt 3 ] && [ "$stopped" -lt 40 ]
-  log_has "stopping after step $stopped: SIGUSR1"
+  log_has "stopping .*after step $stopped: SIGUSR1"
   start_again
   within 60 ended
   [ "$(verdict 1)" = "0 40" ]

@@ -1,4 +1,6 @@
+#include "mpi/train/late.hpp"
 #include "mpi/train/rank.hpp"
+#include "mpi/train/step_bytes.hpp"
 
 /// Components that only some of the ranks share: two languages, each with an encoder of its own on half of the ranks,
 /// and one decoder on all of them.
@@ -53,10 +55,13 @@ class ComponentsOnRanks : public OnRanks {
     return batches;
   }
   [[nodiscard]] std::unique_ptr<Rank> shared(const Training& training, bool tied) {
-    const std::size_t language = static_cast<std::size_t>(me()) % languages;
+    return shared(training, tied, *collectives_, *collectives_of_part_);
+  }
+  [[nodiscard]] std::unique_ptr<Rank> shared(const Training& training, bool tied, comm::Collectives& of_all,
+                                             comm::Collectives& of_part) {
     std::vector<std::optional<comm::Group>> parts(languages);
-    parts[language].emplace(comm::Group{part_.layout(), part_.canonical_rank(), *collectives_of_part_});
-    return std::make_unique<Rank>(model_of(language, tied), layout(), me(), *collectives_, training, parts);
+    parts[language_].emplace(comm::Group{part_.layout(), part_.canonical_rank(), of_part});
+    return std::make_unique<Rank>(model_of(language_, tied), layout(), me(), of_all, training, parts);
   }
   /// One rank that trains one language.
   [[nodiscard]] std::unique_ptr<Rank> alone(const Training& training, std::size_t language, bool tied) {
@@ -65,6 +70,7 @@ class ComponentsOnRanks : public OnRanks {
     return std::make_unique<Rank>(model_of(language, tied), one_, 0, nobody(), training, parts);
   }
 
+  const std::size_t language_ = static_cast<std::size_t>(me()) % languages;
   const comm::Topology part_ = comm::Topology::discover(world().split(me() % static_cast<int>(languages), me()),
                                                         std::to_string(topology_.node()));
   const std::unique_ptr<comm::Collectives> collectives_of_part_ = comm::make_mpi_collectives(part_);
@@ -130,6 +136,48 @@ TEST_P(ComponentsOnRanks, LeaveOneOutThatNobodyNeeds) {
     (void)many->step(batches(2), lr);
     EXPECT_NEAR(largest_change(of_second(trained), of_second(many->weights())), lr, 1e-3 * lr)
         << "Adam's first update is lr wherever the gradient is not tiny; its third is not";
+  }
+}
+
+TEST_P(ComponentsOnRanks, ComputeBesideLateCollectivesToTheSameBits) {
+  if (GetParam() != Hierarchy::flat && GetParam() != Hierarchy::uneven) return;
+  const auto weights = [&](const Training& training, comm::Collectives& of_all, comm::Collectives& of_part) {
+    const std::unique_ptr<Rank> rank = shared(training, false, of_all, of_part);
+    for (std::uint64_t s = 0; s < 2; ++s) {
+      rank->poison();
+      EXPECT_FALSE(rank->step(batches(s), 1e-3).skipped);
+    }
+    return rank->weights();
+  };
+  for (const plan::Scheme scheme : all_schemes) {
+    const Training training{.scheme = scheme};
+    SCOPED_TRACE(text_of(training));
+    const std::vector<double> expected = weights(training, *collectives_, *collectives_of_part_);
+    Late late{topology_, *collectives_}, late_in_part{part_, *collectives_of_part_};
+    EXPECT_TRUE(weights(training, late, late_in_part) == expected);
+  }
+}
+
+TEST_P(ComponentsOnRanks, SendWhatTheFormulasSayInEachGroup) {
+  for (const plan::Scheme scheme : all_schemes) {
+    for (const plan::AccumulationOrder order :
+         {plan::AccumulationOrder::depth_first, plan::AccumulationOrder::breadth_first}) {
+      const Training training{.scheme = scheme, .order = order};
+      SCOPED_TRACE(text_of(training));
+      const auto of_all = comm::make_mpi_collectives(topology_), of_part = comm::make_mpi_collectives(part_);
+      const std::unique_ptr<Rank> rank = shared(training, false, *of_all, *of_part);
+      (void)rank->step(batches(1), 1e-3);
+      const spec::ModelSpec& spec = rank->model().spec();
+      const plan::PlanShape units = plan::plan_shape(spec, layout());
+      const auto bytes = [&](std::size_t component, int in_group) {
+        return bytes_by_formula(*rank, units, training, 2, [&, component, in_group](std::size_t unit) {
+          const bool is_visited = std::ranges::count(units.visit_units, std::vector{unit}) > 0 || component == 0;
+          return spec.units[unit].component == component && is_visited ? std::optional(in_group) : std::nullopt;
+        });
+      };
+      EXPECT_EQ(StepBytes::counted(*of_all), bytes(0, me()));
+      EXPECT_EQ(StepBytes::counted(*of_part), bytes(1 + language_, part_.canonical_rank()));
+    }
   }
 }
 

@@ -91,6 +91,7 @@ TEST_F(PlacedRun, LearnsWhatRanksWithAllComponentsLearn) {
       EXPECT_EQ(report.exit, Exit::ok);
       const boost::json::object memory = report.figures.at("memory").as_object();
       EXPECT_EQ(memory.at("state_bytes"), memory.at("planned_state_bytes")) << placement;
+      EXPECT_EQ(memory.at("state_off_plan_bytes"), 0) << placement << ", on every rank";
       EXPECT_EQ(memory.at("checkpoint_copy_bytes"), memory.at("planned_checkpoint_copy_bytes")) << placement;
       return memory.at("state_bytes").to_number<double>();
     };

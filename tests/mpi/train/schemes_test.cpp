@@ -1,10 +1,8 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
 
-#include <chrono>
-#include <thread>
-
-#include "comm/host_stream.hpp"
+#include "mpi/train/late.hpp"
 #include "mpi/train/rank.hpp"
+#include "mpi/train/step_bytes.hpp"
 #include "train/memory_count.hpp"
 
 namespace argosy::test {
@@ -13,36 +11,6 @@ namespace {
 using plan::AccumulationOrder, plan::Scheme;
 
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
-
-/// Lets each operation begin late, on every rank by another while.
-class Late final : public RecordingCollectives {
- public:
-  Late(const comm::Topology& ranks, comm::Collectives& inner)
-      : RecordingCollectives(ranks.layout(), ranks.canonical_rank(), &inner) {}
-  comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
-                             comm::Event ready, comm::ReduceCall call) override {
-    return RecordingCollectives::reduce_scatter(space, flat, shard, late(ready), call);
-  }
-  comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready,
-                         comm::Levels levels) override {
-    return RecordingCollectives::all_gather(space, flat, late(ready), levels);
-  }
-
- private:
-  comm::Event late(const comm::Event& ready) {
-    ready.wait();
-    const auto event = std::make_shared<comm::HostEvent>();
-    const auto delay = std::chrono::microseconds(random_.below(3000));
-    threads_.emplace_back([event, delay] {
-      std::this_thread::sleep_for(delay);
-      event->complete();
-    });
-    return event->event();
-  }
-
-  RandomStream random_{7, static_cast<std::uint64_t>(world().rank())};
-  std::vector<std::jthread> threads_;
-};
 
 class SchemesOnRanks : public OnRanks {
  protected:
@@ -195,41 +163,13 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
         const auto collectives = comm::make_mpi_collectives(topology_);
         Rank rank{shape, layout(), me(), *collectives, training};
         (void)rank.step(uneven_batches(shape, layout().world() * accumulation, 1), 1e-3);
-        comm::Traffic::Bytes reduced, gathered;
-        const std::int64_t times = order == AccumulationOrder::breadth_first ? 1 : accumulation;
-        std::vector<std::size_t> rotating;
-        for (const std::vector<std::size_t>& read : units.visit_units) {
-          const std::size_t unit = read.front();
-          if (units.rotates[unit]) rotating.push_back(unit);
-        }
-        for (std::size_t u = 0; u < units.rotates.size(); ++u) {
-          const partition::FlatSpace& space = rank.model().units()[u].space();
-          const comm::Traffic::Bytes reduce = comm::reduce_scatter_bytes(space, me(), 4, 4),
-                                     gather = comm::all_gather_bytes(space, me(), 4);
-          const bool turns = units.rotates[u];
-          const std::int64_t reduces = turns && scheme != Scheme::stage_1 ? times : 1;
-          std::int64_t gathers = 1;
-          if (turns && plan::rotates_weights(scheme)) {
-            // Forward and backward of each micro-batch; but the last two stay over the turn, the first two over the
-            // border between micro-batches.
-            const auto place = std::find(rotating.begin(), rotating.end(), u) - rotating.begin();
-            gathers = 2 * times - (place + 2 >= std::ssize(rotating) ? times : 0) - (place < 2 ? times - 1 : 0);
-          }
-          const bool by_level = turns && scheme == Scheme::hybrid;
-          reduced.inner += reduces * reduce.inner;
-          reduced.outer += (by_level ? 1 : reduces) * reduce.outer;
-          gathered.inner += gathers * gather.inner;
-          gathered.outer += (by_level ? 1 : gathers) * gather.outer;
-        }
+        const StepBytes sent = bytes_by_formula(rank, units, training, accumulation, [&](std::size_t) { return me(); });
         const auto& counted = collectives->traffic().by_operation;
         EXPECT_EQ(counted.at("scalar").calls, 1);
         EXPECT_EQ(counted.contains("all_gather"), layout().world() > 1);
         EXPECT_TRUE(layout().world() > 1 || scheme != Scheme::stage_1 || !counted.contains("reduce_scatter"));
         if (layout().world() == 1) continue;
-        EXPECT_EQ(counted.at("reduce_scatter").inner, reduced.inner);
-        EXPECT_EQ(counted.at("reduce_scatter").outer, reduced.outer);
-        EXPECT_EQ(counted.at("all_gather").inner, gathered.inner);
-        EXPECT_EQ(counted.at("all_gather").outer, gathered.outer);
+        EXPECT_EQ(StepBytes::counted(*collectives), sent);
       }
     }
   }

@@ -323,5 +323,32 @@ TEST(Placement, ThePlanHasTheMemoryAndTrafficOfARanksOwnComponents) {
   EXPECT_THAT(plan::warnings_of(placed), testing::Each(testing::Not(HasSubstr("idle"))));
 }
 
+TEST(Placement, ThePlanHasTheFiguresOfEachRank) {
+  const auto planned = [](const RunConfig& config) {
+    return plan::plan_run(config, plan::spec_of(config, 0), {.layout = partition::Layout({2, 2})});
+  };
+  EXPECT_THAT(planned(many(2)).ranks, IsEmpty()) << "all ranks have all";
+  const RunConfig config = many(2, R"(, "placement": {"l0-l1": [0], "l1-l0": [1, 2, 3]})");
+  const plan::RunPlan uneven = planned(config);
+  ASSERT_EQ(uneven.ranks.size(), 4U);
+  const plan::RankPlan &alone = uneven.ranks[0], &second = uneven.ranks[1], &other_node = uneven.ranks[2];
+  EXPECT_THAT(alone.tasks, ElementsAre("l0-l1"));
+  EXPECT_THAT(other_node.tasks, ElementsAre("l1-l0"));
+  EXPECT_NEAR(alone.idle_share, 0, 1e-9);
+  EXPECT_NEAR(other_node.idle_share, 2. / 3, 1e-9) << "4 micro-batches in 12 slots";
+  EXPECT_EQ(second.state_bytes, other_node.state_bytes);
+  EXPECT_NE(alone.state_bytes, second.state_bytes) << "nobody shares its components";
+  EXPECT_EQ(std::max(alone.state_bytes, second.state_bytes), uneven.chosen().state.state());
+  EXPECT_GT(other_node.sent_outer_bytes, alone.sent_outer_bytes) << "it alone shares components with another node";
+  EXPECT_GT(second.sent_outer_bytes, 0);
+  EXPECT_EQ(uneven.chosen().traffic.node,
+            std::max(alone.sent_outer_bytes + second.sent_outer_bytes,
+                     other_node.sent_outer_bytes + uneven.ranks[3].sent_outer_bytes));
+  const std::vector<std::string> lines = plan::lines_of(uneven, config, plan::Schemes::all);
+  EXPECT_THAT(lines, testing::Contains(testing::ContainsRegex("  rank 0: [0-9.]+ MiB for state; .* 0.0 % idle; l0-l1$")));
+  EXPECT_THAT(lines, testing::Contains(testing::ContainsRegex("  ranks 2-3: .* 66.7 % idle; l1-l0$")));
+  EXPECT_EQ(plan::json_of(uneven).at("placement").at("ranks").at(0).at("state_bytes"), alone.state_bytes);
+}
+
 }  // namespace
 }  // namespace argosy::test
