@@ -54,7 +54,7 @@ class Run : public testing::Test {
   }
   /// A shell between launcher and rank outlives the rank, as under srun without --kill-on-bad-exit.
   Ended run_ranks_unseen(int ranks, const std::string& how, const std::string& operation) const {
-    return run(fmt::format("{} -n {} sh -c '{} {} {}; sleep 4'", mpiexec(), ranks, ENDING, how, operation), how);
+    return run(fmt::format("{} -n {} sh -c '{} {} {}; sleep 40'", mpiexec(), ranks, ENDING, how, operation), how);
   }
   static std::string mpiexec() {
     const char* const name = std::getenv("ARGOSY_MPIEXEC");
@@ -167,7 +167,7 @@ class RunOnGpus : public RunInOperation {
         const std::string how = how_and_wait.substr(0, space), wait = how_and_wait.substr(space + 1);
         const std::string all = fmt::format("{} {} {} {}", ENDING, how, GetParam().name, wait);
         const bool unseen = how == "exits" || how == "is_killed";
-        return run(unseen ? fmt::format("{} -n 4 sh -c '{}; sleep 25'", mpiexec(), all)
+        return run(unseen ? fmt::format("{} -n 4 sh -c '{}; sleep 40'", mpiexec(), all)
                           : fmt::format("{} -n 4 {}", mpiexec(), all),
                    how + "." + wait);
       });
