@@ -29,6 +29,15 @@ std::optional<int> number(const std::optional<std::string>& text) {
   return value;
 }
 
+/// What a variable of a job expects, if it is set. Throws Error{usage} if it is not a number.
+std::optional<int> expected(const Variables& variables, const char* name, const char* what) {
+  const auto text = variables(name);
+  if (text && !number(text))
+    throw_error(Fault::usage, fmt::format("environment variable {}", name), what, fmt::format("\"{}\"", *text),
+                "fix or unset it");
+  return number(text);
+}
+
 /// The launcher that started several copies of a world of one.
 const Launcher* unknown_launcher(int world_size, const Variables& variables) {
   if (world_size != 1) return nullptr;
@@ -43,10 +52,10 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 /// The nodes that srun ran this world on, if they are fewer than those of the job: after the loss of a node, Slurm can
 /// start a job again on all its nodes and still give srun one node less.
 std::optional<int> too_few_nodes(int world_size, const Variables& variables) {
+  const auto wanted = expected(variables, "ARGOSY_EXPECT_NODES", "a number of nodes");
   if (number(variables("SLURM_STEP_NUM_TASKS")) != world_size) return std::nullopt;  // started by another launcher
-  const auto expected = number(variables("ARGOSY_EXPECT_NODES"));
   const auto nodes = number(variables("SLURM_STEP_NUM_NODES"));
-  return expected && nodes && *nodes < *expected ? nodes : std::nullopt;
+  return wanted && nodes && *nodes < *wanted ? nodes : std::nullopt;
 }
 
 }  // namespace
@@ -54,14 +63,11 @@ std::optional<int> too_few_nodes(int world_size, const Variables& variables) {
 void check_world_size(int world_size, const Variables& variables) {
   const std::string remedy =
       "start the tool with srun --mpi=pmi2, or with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH)";
-  const auto expected = variables("ARGOSY_EXPECT_RANKS");
-  if (expected && !number(expected))
-    throw_error(Fault::usage, "environment variable ARGOSY_EXPECT_RANKS", "a number of ranks",
-                fmt::format("\"{}\"", *expected), "fix or unset it");
-  if (expected && number(expected) != world_size)
+  const auto ranks = expected(variables, "ARGOSY_EXPECT_RANKS", "a number of ranks");
+  if (ranks && *ranks != world_size)
     throw_claim(Fault::usage,
-                fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *expected, world_size), "",
-                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size), remedy);
+                fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *ranks, world_size), "",
+                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *ranks), std::to_string(world_size), remedy);
   if (const auto nodes = too_few_nodes(world_size, variables)) {
     const std::string wanted = variables("ARGOSY_EXPECT_NODES").value_or("");
     throw_claim(

@@ -157,7 +157,7 @@ TypicalStep typical_step(const Placement& placement, const std::vector<double>& 
   const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
   TypicalStep busiest{.slots = 0};
   std::vector<double> busy(static_cast<std::size_t>(world));  // by rank: slots with a micro-batch
-  double slots = 0;  // of all steps
+  double slots = 0;                                           // of all steps
   for (int s = 0; s < steps; ++s) {
     // As data::BatchPlan deals them: by route, each with its share, rounded up in some steps and down in others.
     std::vector<int> routes;

@@ -88,8 +88,8 @@ struct PlacementScore {
 
 /// Steps whose micro-batches have routes by their shares, as they are dealt to the ranks.
 struct TypicalStep {
-  int slots = 1;          // of the busiest step: micro-batches of the rank that has most
-  double idle_share = 0;  // of all ranks' slots: those without a micro-batch
+  int slots = 1;                      // of the busiest step: micro-batches of the rank that has most
+  double idle_share = 0;              // of all ranks' slots: those without a micro-batch
   std::vector<double> idle_shares{};  // by rank: of its slots
   /// Of the busiest step, by route and rank (Placement::routes): the part of the route's micro-batches that the rank
   /// computes.

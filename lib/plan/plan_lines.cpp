@@ -225,12 +225,11 @@ void add_ranks(std::vector<std::string>& lines, const RunPlan& plan) {
       is_said[rank] = 1;
       alike.push_back(narrow<int>(rank));
     }
-    lines.push_back(
-        fmt::format("  {} {}: {:.2f} {} for state; sends {:.1f} MB in its node and {:.1f} MB out of it a step; "
-                    "{:.1f} % idle; {}",
-                    alike.size() == 1 ? "rank" : "ranks", text_of_ranks(alike), unit.of(own.state_bytes), unit.name,
-                    mega(own.sent_inner_bytes), mega(own.sent_outer_bytes), 100 * own.idle_share,
-                    fmt::join(own.tasks, ", ")));
+    lines.push_back(fmt::format(
+        "  {} {}: {:.2f} {} for state; sends {:.1f} MB in its node and {:.1f} MB out of it a step; "
+        "{:.1f} % idle; {}",
+        alike.size() == 1 ? "rank" : "ranks", text_of_ranks(alike), unit.of(own.state_bytes), unit.name,
+        mega(own.sent_inner_bytes), mega(own.sent_outer_bytes), 100 * own.idle_share, fmt::join(own.tasks, ", ")));
   }
 }
 

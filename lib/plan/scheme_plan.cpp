@@ -158,8 +158,7 @@ std::vector<RankPlan> SchemePlanner::ranks(Scheme scheme) const {
   StateChoices choices = state_;
   choices.scheme = scheme;
   std::map<std::set<std::size_t>, std::int64_t> state_bytes;  // by the components that a rank does not have
-  for (const auto& [rank, sizes] : unlike_)
-    state_bytes[placement.absent(rank)] = state_memory(sizes, choices).state();
+  for (const auto& [rank, sizes] : unlike_) state_bytes[placement.absent(rank)] = state_memory(sizes, choices).state();
   for (const comm::Traffic::Bytes& sent : sent_by_rank(scheme, {})) {
     const auto rank = narrow<int>(std::ssize(ranks));
     ranks.push_back({.state_bytes = state_bytes.at(placement.absent(rank)),

@@ -91,8 +91,8 @@ class SchemePlanner {
     SpaceSizes sizes;
   };
   std::vector<double> idle_shares_;  // by rank of a placed run
-  std::vector<Holder> unlike_;  // a rank for each set of components that some rank has
-  std::size_t fullest_ = 0;     // of these
+  std::vector<Holder> unlike_;       // a rank for each set of components that some rank has
+  std::size_t fullest_ = 0;          // of these
   MicroBatch batch_;
   PlanShape units_;
   std::vector<partition::FlatSpace> spaces_;

@@ -27,6 +27,10 @@ double least_seconds(int times, const std::function<void()>& work) {
   return least;
 }
 
+void wait_for(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
 struct Row {
   std::string name;
   kernels::Profile::Operation operation;
@@ -52,20 +56,23 @@ double per_second(double amount, const kernels::Profile::Operation& operation) {
 
 }  // namespace
 
-DeviceRates measure_rates(at::ScalarType type, c10::Device device) {
-  const std::int64_t n = device.is_cpu() ? 512 : 8192, elements = device.is_cpu() ? 16 << 20 : 256 << 20;
+double measure_product(at::ScalarType type, c10::Device device, int times) {
+  const std::int64_t n = device.is_cpu() ? 512 : 8192;
   const auto options = at::TensorOptions().device(device);
   const at::Tensor a = at::rand({n, n}, options).to(type), c = at::empty({n, n}, options.dtype(at::kFloat));
   const kernels::PackedMatrix b = kernels::pack_matrix(a);
-  const at::Tensor from = at::ones({elements}, options), to = at::ones({elements}, options);
-  const auto wait = [device] {
-    if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
-  };
-  wait();
+  wait_for(device);
   const auto size = static_cast<double>(n);
-  const double product_s = least_seconds(30, [&] { kernels::gemm(a, b, c), wait(); });
-  const double copy_s = least_seconds(5, [&] { to.copy_(from), wait(); });
-  return {2 * size * size * size / product_s, 2.0 * static_cast<double>(from.nbytes()) / copy_s};
+  return 2 * size * size * size / least_seconds(times, [&] { kernels::gemm(a, b, c), wait_for(device); });
+}
+
+DeviceRates measure_rates(at::ScalarType type, c10::Device device) {
+  const std::int64_t elements = device.is_cpu() ? 16 << 20 : 256 << 20;
+  const auto options = at::TensorOptions().device(device);
+  const at::Tensor from = at::ones({elements}, options), to = at::ones({elements}, options);
+  wait_for(device);
+  const double copy_s = least_seconds(5, [&] { to.copy_(from), wait_for(device); });
+  return {measure_product(type, device, 30), 2.0 * static_cast<double>(from.nbytes()) / copy_s};
 }
 
 std::vector<std::string> lines_of(const ProfiledSteps& recorded, const DeviceRates& rates) {

@@ -16,6 +16,8 @@ struct DeviceRates {
   double flops_per_s = 0;  // of a matrix product, which fits the cache of a CPU
   double bytes_per_s = 0;  // of a copy that does not: bytes read and written
 };
+/// Multiplications and additions per second in the fastest of some large matrix products. type: fp32 or bf16.
+[[nodiscard]] double measure_product(at::ScalarType type, c10::Device device, int times);
 /// type: fp32 or bf16. Takes about a tenth of a second.
 [[nodiscard]] DeviceRates measure_rates(at::ScalarType type, c10::Device device);
 

@@ -1,6 +1,8 @@
 #include "train/run_parts.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "comm/nccl_collectives.hpp"
@@ -11,6 +13,7 @@
 #include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
 #include "plan/placement_plan.hpp"
+#include "plan/plan_lines.hpp"
 #include "plan/sharing.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
@@ -238,6 +241,20 @@ void RunParts::make_model(std::int64_t vocab_live) {
 bool RunParts::computes(std::size_t route) const {
   return placement.is_everywhere() ||
          std::ranges::binary_search(placement.routes[route], context.topology.canonical_rank());
+}
+
+boost::json::object RunParts::compare_memory(std::int64_t step) const {
+  const std::int64_t planned =
+      plan->ranks.empty() ? plan->chosen().state.state()
+                          : plan->ranks[static_cast<std::size_t>(context.topology.canonical_rank())].state_bytes;
+  std::array<std::int64_t, 4> bytes{state_bytes, memory_of(device).peak_bytes - other_bytes - state_bytes,
+                                    host->size_bytes(), std::abs(state_bytes - planned)};
+  context.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
+  context.log.info("after step {}: {}", step, plan::memory_line(*plan, bytes[0], bytes[1]));
+  return {{"state_bytes", bytes[0]},           {"planned_state_bytes", plan->chosen().state.state()},
+          {"activation_bytes", bytes[1]},      {"planned_activation_bytes", plan->activations.total()},
+          {"checkpoint_copy_bytes", bytes[2]}, {"planned_checkpoint_copy_bytes", plan->copy_bytes},
+          {"state_off_plan_bytes", bytes[3]}};
 }
 
 std::vector<std::optional<comm::Group>> RunParts::groups() const {

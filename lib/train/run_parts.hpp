@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ struct RunParts {
   [[nodiscard]] bool computes(std::size_t route) const;
   /// By component of the model, the ranks that have it; absent where this rank does not.
   [[nodiscard]] std::vector<std::optional<comm::Group>> groups() const;
+  /// Says how the memory of the steps up to `step` compares with the plan, on the fullest rank, and returns the
+  /// figures; state_off_plan_bytes is that of the rank whose state differs most from its own plan. **Collective.**
+  [[nodiscard]] boost::json::object compare_memory(std::int64_t step) const;
 
   comm::Context& context;
   plan::RunConfig config;

@@ -6,7 +6,6 @@
 #include <array>
 #include <boost/json/value_from.hpp>
 #include <cmath>
-#include <cstdlib>
 
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
@@ -113,7 +112,7 @@ class Trainer {
       progress_->add(metrics_of(result, batches, state_, run_.schedule, step_s), result.times, waited_s);
       state_.window = progress_->window();
       validator_->poll_command(state_.step, *progress_);
-      if (state_.step == start.step + steps_to_peak) compare_memory();
+      if (state_.step == start.step + steps_to_peak) memory_ = run_.compare_memory(state_.step);
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !has_its_length();
       if (stopped) context_.log.info("stopping after step {}: {}", state_.step, run_.stop->reason());
@@ -244,29 +243,18 @@ class Trainer {
       context_.log.info("{}", line);
     if (context_.is_root()) {
       for (const std::string& warning : plan::warnings_of(*run_.plan)) context_.log.warn("{}", warning);
+      if (run_.device.is_cpu() && config_.precision.mode != plan::PrecisionMode::fp32) {
+        const double fp32 = measure_product(at::kFloat, run_.device, 5);
+        if (const std::string said = precision_advice(fp32, measure_product(at::kBFloat16, run_.device, 5));
+            !said.empty())
+          context_.log.warn("{}", said);
+      }
     }
     if (config_.loss.normalise == plan::LossNormalisation::component)
       context_.log.info(
           "the gradient of each component is divided by the tokens of its own tasks (loss.normalise: component), so it "
           "is not that of the mean loss");
     if (run_.device.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
-  }
-
-  /// Compares the memory of the first steps, on the fullest rank, with the plan; its state on each rank.
-  void compare_memory() {
-    const std::vector<plan::RankPlan>& ranks = run_.plan->ranks;
-    const std::int64_t planned =
-        ranks.empty() ? run_.plan->chosen().state.state()
-                      : ranks[static_cast<std::size_t>(context_.topology.canonical_rank())].state_bytes;
-    std::array<std::int64_t, 4> bytes{run_.state_bytes,
-                                      memory_of(run_.device).peak_bytes - run_.other_bytes - run_.state_bytes,
-                                      run_.host->size_bytes(), std::abs(run_.state_bytes - planned)};
-    context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
-    context_.log.info("after step {}: {}", state_.step, plan::memory_line(*run_.plan, bytes[0], bytes[1]));
-    memory_ = {{"state_bytes", bytes[0]},           {"planned_state_bytes", run_.plan->chosen().state.state()},
-               {"state_off_plan_bytes", bytes[3]},  // of the rank where that is most
-               {"activation_bytes", bytes[1]},      {"planned_activation_bytes", run_.plan->activations.total()},
-               {"checkpoint_copy_bytes", bytes[2]}, {"planned_checkpoint_copy_bytes", run_.plan->copy_bytes}};
   }
 
   data::Loader make_loader() {

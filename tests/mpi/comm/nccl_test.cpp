@@ -332,6 +332,33 @@ TEST(NcclLate, CommunicatorsEndTogetherAndEveryThreadUsesTheGpuOfTheRank) {
   nccl.table().set_device(before);
 }
 
+TEST(NcclPart, SomeRanksSumAndGatherAmongThemselvesAndTheirOperationsHaveTheNameOfWhatTheyShare) {
+  std::vector<int> members;
+  for (int rank = 0; rank < world().size(); rank += 2) members.push_back(rank);
+  const std::optional<Topology> part = argosy::test::topology(Hierarchy::uneven).part(members, "encoder.fr");
+  if (!part) return;
+  Case c{*part, Wire::bf16_both, 30011};
+  StandInNccl nccl{part->canonical_comm(), std::chrono::milliseconds(1)};
+  Session& session = world().impl().session;
+  const double timeout_s = session.timeout_s;
+  session.timeout_s = .2;
+  const auto collectives = make_nccl_collectives(*part, c.options(), nccl.table());
+  session.timeout_s = timeout_s;
+  collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(c.exact_sum()));
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), c.bytes_sent());
+  c.fill_own_slices();
+  collectives->all_gather(c.space, c.flat_view(), {}).wait();
+  for (int slice = 0; slice < c.space.slices(); ++slice) EXPECT_TRUE(c.holds(slice)) << slice;
+  if (members.size() == 1) return;  // nothing to wait for
+  nccl.hangs = true;
+  const Event gathered = collectives->all_gather(c.space, c.flat_view(), {});
+  EXPECT_THAT(argosy::test::error_of([&] { gathered.wait(); }).what(),
+              HasSubstr(fmt::format("all_gather of encoder.fr of {} bytes did not end within 0.2",
+                                    c.flat_view().size_bytes())));
+  session.device_is_held = false;
+}
+
 TEST_F(NcclCalls, TheVersionIsReadAsPeopleWriteIt) { EXPECT_EQ(nccl_version(nccl_.table()), "2.28.9"); }
 
 TEST_F(NcclCalls, WithoutThePlugInThereIsNoTable) { EXPECT_THROW((void)nccl_table(), Error); }

@@ -43,6 +43,7 @@ TEST(Launcher, AnotherWorldThanExpectedNamesBothSizesAndTheCause) {
               AllOf(HasSubstr("16 ranks"), HasSubstr("MPI started 1;"), HasSubstr("--mpi=pmi2")));
   EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "4"}}), HasSubstr("MPI started 3;"));
   EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "three"}}), HasSubstr("expected a number of ranks, got \"three\""));
+  EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_NODES", "two"}}), HasSubstr("expected a number of nodes, got \"two\""));
 }
 
 TEST(Launcher, AWorldOnFewerNodesThanTheJobHasIsALostNode) {

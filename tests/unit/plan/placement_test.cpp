@@ -341,11 +341,11 @@ TEST(Placement, ThePlanHasTheFiguresOfEachRank) {
   EXPECT_EQ(std::max(alone.state_bytes, second.state_bytes), uneven.chosen().state.state());
   EXPECT_GT(other_node.sent_outer_bytes, alone.sent_outer_bytes) << "it alone shares components with another node";
   EXPECT_GT(second.sent_outer_bytes, 0);
-  EXPECT_EQ(uneven.chosen().traffic.node,
-            std::max(alone.sent_outer_bytes + second.sent_outer_bytes,
-                     other_node.sent_outer_bytes + uneven.ranks[3].sent_outer_bytes));
+  EXPECT_EQ(uneven.chosen().traffic.node, std::max(alone.sent_outer_bytes + second.sent_outer_bytes,
+                                                   other_node.sent_outer_bytes + uneven.ranks[3].sent_outer_bytes));
   const std::vector<std::string> lines = plan::lines_of(uneven, config, plan::Schemes::all);
-  EXPECT_THAT(lines, testing::Contains(testing::ContainsRegex("  rank 0: [0-9.]+ MiB for state; .* 0.0 % idle; l0-l1$")));
+  EXPECT_THAT(lines,
+              testing::Contains(testing::ContainsRegex("  rank 0: [0-9.]+ MiB for state; .* 0.0 % idle; l0-l1$")));
   EXPECT_THAT(lines, testing::Contains(testing::ContainsRegex("  ranks 2-3: .* 66.7 % idle; l1-l0$")));
   EXPECT_EQ(plan::json_of(uneven).at("placement").at("ranks").at(0).at("state_bytes"), alone.state_bytes);
 }

@@ -101,6 +101,12 @@ TEST(ValidationAdvice, NamesACollapseUnlessReferencesLookAlike) {
   EXPECT_TRUE(at_the_second({.distinct = 0.5, .top_piece = 0.5, .repeating = 0.05}, {}).empty());
 }
 
+TEST(PrecisionAdvice, ComesWhereProductsAreSlowerInBf16) {
+  EXPECT_TRUE(test::says(precision_advice(1.5e11, 1e11), "take 1.5 times as long in bf16", "precision.mode fp32"));
+  EXPECT_EQ(precision_advice(1.1e11, 1e11), "");
+  EXPECT_EQ(precision_advice(1e11, 3e11), "");
+}
+
 TEST(NoiseAdvice, ComesOnceWhenManyExamplesAreTooLong) {
   const auto batches = [](std::int64_t rows, std::int64_t without_noise) {
     std::vector<data::Batch> made(2);
