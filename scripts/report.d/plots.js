@@ -3,7 +3,7 @@
 // with clipped steps has their share as well.
 const data = JSON.parse(document.getElementById("data").textContent);
 const runs = data.runs;
-const color = (i) => `var(--c${i % 8})`;
+const color = (i) => `var(--c${i % 12})`;
 let axis = location.hash === "#tokens" ? 2 : 0; // the hash survives a reload
 
 function element(name, attributes = {}, ...children) {
