@@ -24,6 +24,7 @@ struct Batch {
   std::vector<std::int64_t> source_positions;  // [R, S] translation: position in the source; empty: 0, 1, 2, …
   std::vector<std::int64_t> positions;  // [R, T] position in the target or document; translation: may be empty, too
   std::vector<std::int64_t> prompts;    // [R, T] language model: where the prompt around a position ends; outside one 0
+  std::vector<std::int64_t> corpora;    // [R, T] where there are several: that of each position; 0 behind the end
   std::vector<std::uint64_t> examples;  // [R] translation: example ids (line numbers of a validation set); else empty
 
   std::int64_t src_tokens = 0;     // real source ids, EOS included

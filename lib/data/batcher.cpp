@@ -75,6 +75,10 @@ Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& 
       set_positions(batch.source_positions, example.shift->source, std::ssize(example.source), row, source_width);
       set_positions(batch.positions, example.shift->target, std::ssize(example.target), row, target_width);
     }
+    if (example.corpus) {
+      batch.corpora.resize(cells(batch.rows, target_width));
+      std::fill_n(batch.corpora.begin() + row * target_width, std::ssize(example.target), *example.corpus);
+    }
     batch.source_lengths.push_back(static_cast<std::int64_t>(example.source.size()));
     batch.target_lengths.push_back(static_cast<std::int64_t>(example.target.size()));
     batch.examples.push_back(example.id);
@@ -122,6 +126,10 @@ void LmBatcher::add(const DocumentPart& part, std::int64_t from, std::int64_t co
       ++batch_.tgt_tokens;
     }
   }
+  if (part.corpus) {
+    batch_.corpora.resize(batch_.target_input.size());
+    std::fill_n(batch_.corpora.begin() + static_cast<std::ptrdiff_t>(begin), count, *part.corpus);
+  }
   const auto first = batch_.target_labels.begin() + static_cast<std::ptrdiff_t>(begin), end = first + count;
   const std::int64_t prompt =
       std::min(count, std::find_if(first, end, [](std::int64_t label) { return label != no_label; }) - first + 1);
@@ -135,9 +143,9 @@ Batch LmBatcher::take(std::int64_t multiple) {
   const std::int64_t longest =
       batch_.rows == 0 ? 0 : *std::max_element(batch_.target_lengths.begin(), batch_.target_lengths.end());
   const std::int64_t widest = std::min(batch_.target_width, (longest + multiple - 1) / multiple * multiple);
-  for (auto* values :
-       {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions, &batch_.prompts}) {
-    cut_columns(*values, batch_.rows, batch_.target_width, widest);
+  for (auto* values : {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions,
+                       &batch_.prompts, &batch_.corpora}) {
+    if (!values->empty()) cut_columns(*values, batch_.rows, batch_.target_width, widest);
   }
   batch_.target_width = widest;
   batch_.padded_tokens = batch_.rows * widest;

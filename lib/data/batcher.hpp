@@ -24,6 +24,7 @@ struct PairIds {
   std::uint64_t id = 0;
   const std::vector<bool>* loss = nullptr;  // of the target's ids; null or empty: all bear loss
   std::optional<PositionShift> shift{};
+  std::optional<std::uint32_t> corpus{};  // for Batch::corpora: in all pairs of a batch or in none
 };
 
 /// A part of a document: its ids from `begin` on, of `size`.
@@ -32,6 +33,7 @@ struct DocumentPart {
   std::vector<bool> loss;  // of these ids; empty: all bear loss
   std::int64_t begin = 0, size = 0;
   std::int64_t shift = 0;  // position of the first id of each part in a row
+  std::optional<std::uint32_t> corpus{};
 };
 
 /// Rows of pairs, at least `source_width` and `target_width` wide. Throws Error{corrupt} for an id outside the live

@@ -35,6 +35,7 @@ struct StepBatches {
 
   double epochs_done = 0;        // after this step, with the fraction
   std::vector<double> passes{};  // through each corpus, after this step
+  std::size_t corpora = 0;       // where there are several: their number, and batches have Batch::corpora
 };
 
 struct LoaderSettings {

@@ -37,6 +37,8 @@ class DrawnDocuments {
       : shards_(shards), documents_(draws.size()), positions_(draws.size(), 1) {
     if (settings.position_shift_max > 0)
       for (const Drawn& draw : draws) shifts_.push_back(drawn_shift(settings, draw).target);
+    if (shards.corpora().size() > 1)
+      for (const Drawn& draw : draws) corpora_.push_back(draw.corpus);
     std::vector<std::size_t> places(draws.size());
     std::iota(places.begin(), places.end(), std::size_t{0});
     // File after file: as they are drawn, the documents of a pool would map the pages of all files.
@@ -62,6 +64,7 @@ class DrawnDocuments {
                     Example& example) const {
     DocumentPart part{.ids = {}, .loss = {}, .begin = -1, .size = positions_[place] - 1};
     if (!shifts_.empty()) part.shift = shifts_[place];
+    if (!corpora_.empty()) part.corpus = corpora_[place];
     const TokenShards::Document& document = documents_[place];
     std::int64_t at = 0;
     for (std::uint64_t i = document.first; i < document.first + document.examples && at < end; ++i) {
@@ -86,6 +89,7 @@ class DrawnDocuments {
   const TokenShards& shards_;
   std::vector<TokenShards::Document> documents_;
   std::vector<std::int64_t> positions_, shifts_;
+  std::vector<std::uint32_t> corpora_;  // where there are several
 };
 
 std::int64_t widest(std::span<const LmRow> rows) {
@@ -162,6 +166,7 @@ class PoolMaker::Pairs final : public Planned {
       cut(example, lengths_[place]);
       PairIds& pair = ids.emplace_back(PairIds{example.source, example.target, drawn.example, &example.loss});
       if (maker_.settings_.position_shift_max > 0) pair.shift = drawn_shift(maker_.settings_, drawn);
+      if (maker_.shards_.corpora().size() > 1) pair.corpus = drawn.corpus;
     }
     const std::int64_t multiple = maker_.plan_settings().width_multiple;
     const auto width_of = [&](auto side, std::int64_t planned) {

@@ -147,7 +147,7 @@ void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scal
 }
 
 at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients) {
+                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossOutputs& gradients) {
   return run("head_loss", table_for(h).head_loss, h, weight, bias, labels, options, gradients);
 }
 

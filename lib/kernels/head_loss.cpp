@@ -17,9 +17,9 @@ namespace argosy::kernels {
 namespace plain {
 
 at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients) {
+                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossOutputs& outputs) {
   const auto& [label_smoothing, z, truncation, loss_scale, live, chunk_bytes] = options;
-  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias] = gradients;
+  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias, row_nll] = outputs;
   const at::Tensor wide_weight = weight.narrow(0, 0, live).to(at::kFloat);
   const std::int64_t rows = h.size(0),
                      chunk = std::clamp<std::int64_t>(chunk_bytes / (4 * live), 1, std::max<std::int64_t>(rows, 1));
@@ -51,6 +51,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     add(2, at::ones_like(nll), bears);
     add(3, right, bears);
     add(4, at::ones_like(nll), bears.logical_xor(kept));
+    if (row_nll) row_nll->narrow(0, begin, count).copy_(nll.masked_fill(bears.logical_not(), 0));
     if (!dh && !dweight && !dbias) continue;
     at::Tensor gradient = p * (1 + 2 * z * lse.unsqueeze(1)) - uniform;
     gradient.scatter_add_(1, target, at::full_like(target, label_smoothing - 1, gradient.options()));

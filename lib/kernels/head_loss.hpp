@@ -21,11 +21,12 @@ struct HeadLossOptions {
   std::int64_t chunk_bytes = 256LL << 20;
 };
 
-/// Where gradients are written. An absent one is not computed.
-struct HeadLossGradients {
+/// What is written. An absent one is not computed.
+struct HeadLossOutputs {
   OptionalTensor dh;                  // [n, d], type of h; rows without loss become 0
   OptionalTensor dweight{}, dbias{};  // [V, d], [V] fp32
   bool accumulate_weight = false, accumulate_bias = false;
+  OptionalTensor nll{};  // [n] fp64: of each row; 0 of rows without loss
 };
 
 /// Per loss-bearing row: nll = lse - z_y; loss = (1-ε)·nll + ε·(lse - mean over live ids of z) + z·lse².
@@ -36,7 +37,7 @@ struct HeadLossGradients {
 /// are truncated.
 [[nodiscard]] at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
                                    const at::Tensor& labels, const HeadLossOptions& options,
-                                   const HeadLossGradients& gradients);
+                                   const HeadLossOutputs& outputs);
 
 namespace plain {
 decltype(kernels::head_loss) head_loss;

@@ -240,18 +240,19 @@ State Model::Impl::head_visit(const Head& head, const State& state, const Inputs
     const double scale = shape.output_scale();
     at::Tensor h = decoder_norm ? decoder_norm->forward(x, &saved) : x;
     if (scale != 1) h = h * scale;
-    kernels::HeadLossGradients gradients;
+    kernels::HeadLossOutputs outputs;
+    if (pass.wants_nll) outputs.nll = pass.nll = at::empty({h.size(0)}, h.options().dtype(at::kDouble));
     if (record) {
       dh = at::empty_like(h);
-      gradients.dh = dh;
+      outputs.dh = dh;
       if (const auto [gradient, accumulate] = claim_gradient(*head.weight); gradient.defined()) {
-        gradients.dweight = gradient;
-        gradients.accumulate_weight = accumulate;
+        outputs.dweight = gradient;
+        outputs.accumulate_weight = accumulate;
       }
       if (const GradientSlot slot = head.bias != nullptr ? claim_gradient(*head.bias) : GradientSlot{};
           slot.gradient.defined()) {
-        gradients.dbias = slot.gradient;
-        gradients.accumulate_bias = slot.accumulate;
+        outputs.dbias = slot.gradient;
+        outputs.accumulate_bias = slot.accumulate;
       }
     }
     const at::Tensor sums = kernels::head_loss(h, head.weight->weight,
@@ -263,7 +264,7 @@ State Model::Impl::head_visit(const Head& head, const State& state, const Inputs
                                                 .loss_scale = pass.loss_scale,
                                                 .live = shape.vocabulary.pieces,
                                                 .chunk_bytes = pass.loss.chunk_bytes},
-                                               gradients);
+                                               outputs);
     if (record && scale != 1) dh.mul_(scale);
     pass.nll_sum = sums.select(0, 0);
     pass.loss_sum = sums.select(0, 1);

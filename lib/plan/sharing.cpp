@@ -226,20 +226,6 @@ std::string components_line(const spec::ModelSpec& spec, const Placement& placem
   return line;
 }
 
-std::vector<std::string> names_of_routes(const spec::ModelSpec& spec) {
-  constexpr std::size_t most_tasks = 3;
-  std::vector<std::string> names;
-  if (spec.routes.size() == 1) return names;
-  std::vector<std::vector<std::string>> tasks(spec.routes.size());
-  for (const auto& [task, route] : spec.route_of) tasks[route].push_back(task);
-  for (std::vector<std::string>& own : tasks) {
-    const std::size_t more = own.size() - std::min(own.size(), most_tasks);
-    own.resize(own.size() - more);
-    names.push_back(fmt::format("{}{}", fmt::join(own, "+"), more > 0 ? fmt::format("+{} more", more) : ""));
-  }
-  return names;
-}
-
 std::vector<std::string> names_of_components(const spec::ModelSpec& spec) {
   std::vector<std::string> names(spec.components.size());
   std::ranges::transform(spec.components, names.begin(), &spec::Component::name);

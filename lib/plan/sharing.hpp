@@ -18,9 +18,6 @@ void validate_sharing(const RunConfig& config, config::Problems& problems);
 /// The tasks and groups of such a model; of a plain one, nothing.
 [[nodiscard]] spec::Sharing sharing_of(const RunConfig& config);
 
-/// By route, its tasks: "en-fr", "de-fr+en-fr"; of more than three tasks, how many more. Empty: there is one route.
-[[nodiscard]] std::vector<std::string> names_of_routes(const spec::ModelSpec& spec);
-
 /// By component.
 [[nodiscard]] std::vector<std::string> names_of_components(const spec::ModelSpec& spec);
 

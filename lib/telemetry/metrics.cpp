@@ -69,10 +69,10 @@ void WindowSums::add(const StepMetrics& step) {
   nll += step.nll * tokens;
   tgt_tokens += tokens;
   truncated += step.truncated_tokens;
-  routes.resize(step.routes.size());
-  for (std::size_t r = 0; r < routes.size(); ++r) {
-    routes[r].nll += step.routes[r].nll;
-    routes[r].tgt_tokens += step.routes[r].tgt_tokens;
+  corpora.resize(step.corpora.size());
+  for (std::size_t c = 0; c < corpora.size(); ++c) {
+    corpora[c].nll += step.corpora[c].nll;
+    corpora[c].tgt_tokens += step.corpora[c].tgt_tokens;
   }
 }
 
@@ -86,6 +86,7 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
       resumed_step_(before_.step),
       first_fraction_(before_.fraction_done),
       sums_(setup_.window) {
+  if (sums_.corpora.size() != setup_.corpora.size()) sums_.corpora.clear();  // those of other corpora
   for (const SinkKind& kind : sink_kinds()) {
     if (kind.is_wanted(setup_.config)) outputs_.push_back({&kind, BestEffort(log, (run_dir / kind.name).string())});
   }
@@ -189,11 +190,11 @@ StepRecord Metrics::record() const {
   }
   const double advanced = before_.fraction_done - first_fraction_;
   if (advanced > 0) record.eta_s = s * (1 - before_.fraction_done) / advanced;
-  // A checkpoint may count routes that the model does not have.
-  for (std::size_t r = 0; r < std::min(sums_.routes.size(), setup_.routes.size()); ++r) {
-    const RouteSums& route = sums_.routes[r];
-    record.of_parts["nll/" + setup_.routes.at(r)] = route.tgt_tokens > 0 ? route.nll / route.tgt_tokens : none;
-    record.of_parts["share/" + setup_.routes.at(r)] = tokens > 0 ? route.tgt_tokens / tokens : none;
+  // There are none where all steps were skipped.
+  for (std::size_t c = 0; c < std::min(sums_.corpora.size(), setup_.corpora.size()); ++c) {
+    const CorpusSums& corpus = sums_.corpora[c];
+    record.of_parts["nll/" + setup_.corpora[c]] = corpus.tgt_tokens > 0 ? corpus.nll / corpus.tgt_tokens : none;
+    record.of_parts["share/" + setup_.corpora[c]] = tokens > 0 ? corpus.tgt_tokens / tokens : none;
   }
   for (std::size_t c = 0; c < before_.component_norms.size(); ++c)
     record.of_parts["grad_norm/" + setup_.components.at(c)] = before_.component_norms[c];

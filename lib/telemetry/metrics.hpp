@@ -23,7 +23,7 @@ namespace argosy::telemetry {
 struct WindowSums {
   double loss = 0, nll = 0, tgt_tokens = 0, truncated = 0;  // of steps that were not skipped
   std::int64_t steps = 0, clipped = 0;
-  std::vector<RouteSums> routes{};
+  std::vector<CorpusSums> corpora{};
   void add(const StepMetrics& step);
   bool operator==(const WindowSums&) const = default;
 };
@@ -49,7 +49,7 @@ class Metrics {
     std::optional<double> peak_flops;  // of one rank's device; absent: unknown
     /// Where a resumed run continues: step, fraction_done, epoch and total_tgt_tokens count. Sinks drop later steps.
     StepMetrics before{};
-    std::vector<std::string> routes{}, components{};  // their names, where a model has several routes
+    std::vector<std::string> corpora{}, components{};  // their names, where there are several
     /// The sums over its steps since the last record.
     WindowSums window{};
     boost::json::object configuration{};  // of the whole run; also written to run_dir/run_config.json

@@ -20,10 +20,10 @@
 /// gets the same records and writes them in its own format. `sink_kinds` is the table of all sinks.
 namespace argosy::telemetry {
 
-/// What the tokens of one route through a model come to (spec::ModelSpec::routes).
-struct RouteSums {
+/// What the tokens of one corpus come to, which is a task where there are tasks.
+struct CorpusSums {
   double nll = 0, tgt_tokens = 0;  // unsmoothed, over these tokens
-  bool operator==(const RouteSums&) const = default;
+  bool operator==(const CorpusSums&) const = default;
 };
 
 /// The figures of one step, over all ranks.
@@ -35,8 +35,8 @@ struct StepMetrics {
   double truncated_tokens = 0;  // of tgt_tokens, removed from the loss by loss.error_norm_truncation
   double lr = 0;
   double grad_norm = 0;                   // before clipping
-  std::vector<double> component_norms{};  // of models of several routes: by component
-  std::vector<RouteSums> routes{};        // of models of several routes
+  std::vector<double> component_norms{};  // where there are several components
+  std::vector<CorpusSums> corpora{};      // where there are several
   bool clipped = false, skipped = false;
   std::int64_t n_clips = 0, n_skipped = 0;  // since the first step
   std::int64_t src_tokens = 0, tgt_tokens = 0, padded_tokens = 0;
@@ -60,7 +60,7 @@ struct StepRecord {
   double step_ms = 0, data_wait_ms = 0;
   std::optional<double> eta_s;  // absent until the run has advanced
   std::map<std::string, double>
-      of_parts{};  // of models of several routes: "nll/en-fr", "share/en-fr", "grad_norm/encoder.en"
+      of_parts{};  // of several corpora and components: "nll/en-fr", "share/en-fr", "grad_norm/encoder.en"
 };
 
 /// One figure of a validation: "loss" 3.1, "chrf" 41.2.

@@ -61,7 +61,7 @@ std::vector<std::string> take_tasks(RunState& state, const spec::Sharing& was, c
       pool.owed.push_back(is_new ? 0 : before.owed[at]);
     }
   }
-  state.window.routes.clear();  // the mean of the next record begins anew, route by route
+  state.window.corpora.clear();  // the mean of the next record begins anew, task by task
   const std::set<std::string> before = components_of(spec::ModelSpec(spec.architecture, was)),
                               now = components_of(spec);
   if (std::ranges::any_of(spec.units, &spec::Unit::has_adapters) && !std::ranges::includes(before, now)) {

@@ -33,11 +33,8 @@ telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatc
   step.tgt_tokens = batches.totals.tgt_tokens;
   step.padded_tokens = batches.totals.padded_tokens;
   step.work = result.work;
-  if (result.routes.size() > 1) {
-    for (const RouteResult& route : result.routes)
-      step.routes.push_back({.nll = route.nll, .tgt_tokens = route.tgt_tokens});
-    step.component_norms = result.component_norms;
-  }
+  step.corpora = result.corpora;
+  if (result.component_norms.size() > 1) step.component_norms = result.component_norms;
   step.step_s = step_s;
   return step;
 }

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <string>
+#include <algorithm>
+#include <iterator>
 
 namespace argosy::train {
 
@@ -23,6 +24,13 @@ void Reading::announce(const data::Loader& loader, std::int64_t epoch) const {
   if (pool.oversized > 0)
     context_.log.warn("{} examples of this pool are left out, because each is larger than batch.micro_size",
                       pool.oversized);
+}
+
+std::vector<std::string> Reading::corpora() const {
+  std::vector<std::string> names;
+  if (shards_.corpora().size() > 1)
+    std::ranges::transform(shards_.corpora(), std::back_inserter(names), &data::TokenShards::Corpus::name);
+  return names;
 }
 
 void Reading::add(const data::StepBatches& step) {

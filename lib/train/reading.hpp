@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <string>
 #include <vector>
 
 #include "comm/run_main.hpp"
@@ -18,6 +19,8 @@ class Reading {
 
   /// Shares of the corpora and figures of the loader's pool. Warns of an epoch of one step, and of examples left out.
   void announce(const data::Loader& loader, std::int64_t epoch) const;
+  /// Their names, where there are several.
+  [[nodiscard]] std::vector<std::string> corpora() const;
   /// The batches of one more step. May warn.
   void add(const data::StepBatches& step);
   /// How often each corpus has been read; empty before the first step. Many repeats come before overfitting.

@@ -178,10 +178,10 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                          {"truncated", state.window.truncated},
                          {"steps", state.window.steps},
                          {"clipped", state.window.clipped}}}};
-  for (const telemetry::RouteSums& route : state.window.routes) {
-    json::value& all = sections.counters["window"].as_object()["routes"];
+  for (const telemetry::CorpusSums& corpus : state.window.corpora) {
+    json::value& all = sections.counters["window"].as_object()["corpora"];
     if (!all.is_array()) all.emplace_array();
-    all.get_array().push_back({{"nll", route.nll}, {"tgt_tokens", route.tgt_tokens}});
+    all.get_array().push_back({{"nll", corpus.nll}, {"tgt_tokens", corpus.tgt_tokens}});
   }
   sections.data = {{"seed", config.seed},
                    {"order", data_of(config, facts)},
@@ -283,9 +283,9 @@ RunState state_of(const checkpoint::Reader& reader) {
                     .truncated = window.has("truncated") ? window.amount("truncated") : 0,
                     .steps = window.count("steps"),
                     .clipped = window.count("clipped")};
-    if (window.has("routes"))
-      window.for_each("routes", [&state](const Fields& route) {
-        state.window.routes.push_back({.nll = route.number("nll"), .tgt_tokens = route.amount("tgt_tokens")});
+    if (window.has("corpora"))
+      window.for_each("corpora", [&state](const Fields& corpus) {
+        state.window.corpora.push_back({.nll = corpus.number("nll"), .tgt_tokens = corpus.amount("tgt_tokens")});
       });
   }
   state.best_loss = best.number("loss");

@@ -46,6 +46,22 @@ void* const kComputeStream = nullptr;  // LibTorch's own on a GPU: the default o
 
 double number_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.item<double>() : 0.0; }
 
+void add_sums(StepResult& result, const data::Batch& batch, const model::Pass& pass) {
+  const double truncated = number_of(pass.truncated_count);
+  result.nll_sum += number_of(pass.nll_sum);
+  result.loss_sum += number_of(pass.loss_sum);
+  result.truncated_tokens += truncated;
+  result.kept_tokens.at(batch.route) += static_cast<double>(batch.tgt_tokens) - truncated;
+  if (result.corpora.empty()) return;
+  const at::Tensor nll = pass.nll.cpu();
+  for (std::size_t i = 0; i < batch.target_labels.size(); ++i) {
+    if (batch.target_labels[i] == data::no_label) continue;
+    telemetry::CorpusSums& corpus = result.corpora.at(static_cast<std::size_t>(batch.corpora.at(i)));
+    corpus.nll += nll.const_data_ptr<double>()[i];
+    ++corpus.tgt_tokens;
+  }
+}
+
 void add_work(telemetry::Work& work, const data::Batch& batch, std::optional<std::int64_t> window) {
   for (std::size_t row = 0; row < batch.target_lengths.size(); ++row) {
     work.add_row(batch.source_lengths.empty() ? 0 : batch.source_lengths[row], batch.target_lengths[row], window);
@@ -131,6 +147,7 @@ void Runner::begin(MicroBatch& micro, const data::Batch& batch, int slot, const 
   micro.pass.micro_batch = step.numbers.empty() ? 0 : step.numbers[static_cast<std::size_t>(slot)];
   micro.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
   micro.pass.loss = step.options.loss;
+  micro.pass.wants_nll = !step.result.corpora.empty();
   micro.inputs = inputs_of(batch, device_);
 }
 
@@ -312,8 +329,10 @@ void Runner::decide(const plan::StepPlan& plan, Step& step) {
                          &work.decoder_pairs, &work.decoder_pairs_full, &work.cross_pairs})
       use(*each);
     for (double& each : squares) use(each);
-    for (RouteResult& route : result.routes)
-      for (double* each : {&route.nll, &route.loss, &route.tgt_tokens, &route.truncated}) use(*each);
+    for (double* each : {&result.nll_sum, &result.loss_sum, &result.truncated_tokens}) use(*each);
+    for (double& each : result.kept_tokens) use(each);
+    for (telemetry::CorpusSums& corpus : result.corpora)
+      for (double* each : {&corpus.nll, &corpus.tgt_tokens}) use(*each);
   };
   std::vector<double> values;
   for_each_sum([&](double sum) { values.push_back(sum); });
@@ -325,13 +344,8 @@ void Runner::decide(const plan::StepPlan& plan, Step& step) {
   // Losses were divided by all tokens, before it was known which of them stay.
   const auto tokens = static_cast<double>(step.tgt_tokens);
   std::vector<double> kept(squares.size());  // tokens, by component
-  for (std::size_t r = 0; r < result.routes.size(); ++r) {
-    const RouteResult& route = result.routes[r];
-    result.nll_sum += route.nll;
-    result.loss_sum += route.loss;
-    result.truncated_tokens += route.truncated;
-    for (const std::size_t component : components_of_routes_[r]) kept[component] += route.tgt_tokens - route.truncated;
-  }
+  for (std::size_t r = 0; r < result.kept_tokens.size(); ++r)
+    for (const std::size_t component : components_of_routes_[r]) kept[component] += result.kept_tokens[r];
   const double kept_in_all = tokens - result.truncated_tokens;
   std::vector<double> rescale(squares.size(), kept_in_all > 0 ? tokens / kept_in_all : 1.0);
   double all_squares = 0;
@@ -403,14 +417,7 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
       case plan::OpKind::backward:
         if (!micro->empty) backward(*micro, op.visit);
         if (op.visit > plan.ways[slot].first_trained) break;
-        if (!micro->empty) {
-          const data::Batch& batch = step.batches[slot];
-          RouteResult& route = step.result.routes.at(batch.route);
-          route.nll += number_of(micro->pass.nll_sum);
-          route.loss += number_of(micro->pass.loss_sum);
-          route.truncated += number_of(micro->pass.truncated_count);
-          route.tgt_tokens += static_cast<double>(batch.tgt_tokens);
-        }
+        if (!micro->empty) add_sums(step.result, step.batches[slot], micro->pass);
         *micro = {};
         break;
       case plan::OpKind::reduce:
@@ -438,7 +445,8 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
 
 StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
-  result.routes.resize(components_of_routes_.size());
+  result.kept_tokens.resize(components_of_routes_.size());
+  result.corpora.resize(batches.corpora);
   for (const auto& group : groups_) {
     if (group) group->collectives.set_step(options.step);
   }

@@ -15,6 +15,7 @@
 #include "optim/clip.hpp"
 #include "plan/step_plan.hpp"
 #include "telemetry/flops.hpp"
+#include "telemetry/sink.hpp"
 #include "train/buffers.hpp"
 
 /// Executes step plans. In the forward pass it calls the visits of a model in order and keeps the input of each. In the
@@ -47,19 +48,14 @@ struct StepTimes {
   StepTimes& operator+=(const StepTimes& other);
 };
 
-/// Sums over the micro-batches of one route.
-struct RouteResult {
-  double nll = 0, loss = 0;              // unsmoothed over tgt_tokens; as optimized, without truncated tokens
-  double tgt_tokens = 0, truncated = 0;  // loss.error_norm_truncation removed the latter
-};
-
 /// The same on all ranks, except for the times.
 struct StepResult {
   double nll_sum = 0, loss_sum = 0;  // unsmoothed over tgt_tokens; as optimized, without truncated tokens
   double truncated_tokens = 0;       // that loss.error_norm_truncation removed
   double grad_norm = 0;
-  std::vector<double> component_norms{};  // grad_norm is that of them
-  std::vector<RouteResult> routes{};
+  std::vector<double> component_norms{};         // grad_norm is that of them
+  std::vector<double> kept_tokens{};             // by route: tgt_tokens that are not truncated
+  std::vector<telemetry::CorpusSums> corpora{};  // data::StepBatches::corpora of them
   bool clipped = false, skipped = false;
   bool stop = false;  // some rank has been asked to
   telemetry::Work work;

@@ -88,7 +88,7 @@ class Trainer {
             .ranks = context_.topology.world_size(),
             .peak_flops = peak_flops(run_.device),
             .before = place_of(state_, run_.schedule),
-            .routes = plan::names_of_routes(run_.model->spec()),
+            .corpora = reading_->corpora(),
             .components = plan::names_of_components(run_.model->spec()),
             .window = state_.window,
             .configuration = config::to_json(plan::with_micro_size(config_, run_.facts.sizes)).as_object()},

@@ -121,8 +121,8 @@ function draw() {
   plots.replaceChildren();
   const add = (title, note, lines) => lines.length && plots.append(plot(title, note, lines));
   add("Loss", "line: training, without label smoothing; dashed: validation", [...lines_of("nll", "training"), ...validation_lines("loss", 1)]);
-  add_parts(add, "nll", "Loss by task", "training, without label smoothing");
-  add_parts(add, "share", "Share of tokens by task", "of tgt_tokens, 1 is all");
+  add_parts(add, "nll", "Loss by corpus", "training, without label smoothing");
+  add_parts(add, "share", "Share of tokens by corpus", "of tgt_tokens, 1 is all");
   const figures = new Set(runs.flatMap((run) => Object.keys(run.validation)));
   for (const figure of figures) if (figure !== "loss") add(`Validation: ${figure}`, "", validation_lines(figure, 0));
   add("Learning rate", "", lines_of("lr", "lr"));

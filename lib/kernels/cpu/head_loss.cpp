@@ -20,9 +20,9 @@ constexpr std::int64_t loss_rows = 16;            // a task of the loss, whose s
 }  // namespace
 
 at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels_in, const HeadLossOptions& options, const HeadLossGradients& gradients) {
+                     const at::Tensor& labels_in, const HeadLossOptions& options, const HeadLossOutputs& outputs) {
   const std::int64_t live = options.live;
-  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias] = gradients;
+  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias, row_nll] = outputs;
   const at::Tensor labels = labels_in.contiguous(), index = at::empty(labels.sizes(), labels.options());
   const std::int64_t* label = pointer<std::int64_t>(labels);
   std::int64_t* kept = pointer<std::int64_t>(index);
@@ -44,6 +44,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   };
   rest_is_zero(dweight, accumulate_weight);
   rest_is_zero(dbias, accumulate_bias);
+  if (row_nll) row_nll->zero_();
   if (rows == 0) {
     if (dh) dh->zero_();
     return sums;
@@ -99,7 +100,8 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
       kernels::gemm(gradient.t(), x.narrow(0, begin, count), dweight->narrow(0, 0, live),
                     {.accumulate = accumulate_weight || begin > 0});
   }
-  for (const CrossEntropyRow& result : results) {
+  for (std::int64_t row = 0; const CrossEntropyRow& result : results) {
+    if (row_nll) pointer<double>(*row_nll)[kept[row++]] = result.nll;
     sum[0] += result.nll;
     sum[1] += result.loss;
     sum[3] += result.right ? 1 : 0;

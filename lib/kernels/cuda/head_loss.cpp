@@ -10,8 +10,8 @@
 namespace argosy::kernels::cuda {
 
 at::Tensor head_loss(const at::Tensor& h_in, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels_in, const HeadLossOptions& options, const HeadLossGradients& gradients) {
-  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias] = gradients;
+                     const at::Tensor& labels_in, const HeadLossOptions& options, const HeadLossOutputs& outputs) {
+  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias, row_nll] = outputs;
   const at::Tensor h = h_in.contiguous(), labels = labels_in.contiguous();
   const at::Tensor matrix = weight.narrow(0, 0, options.live);
   const std::int64_t rows = h.size(0), live = options.live, stride = (live + 7) / 8 * 8;  // rows of whole 16 bytes
@@ -55,6 +55,7 @@ at::Tensor head_loss(const at::Tensor& h_in, const at::Tensor& weight, const Opt
                     .rows = rows,
                     .columns = 5},
         h);
+  if (row_nll) row_nll->copy_(results.select(1, 0));
   return sums;
 }
 

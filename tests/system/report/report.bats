@@ -53,7 +53,7 @@ PYTHON
   run ! grep -qE '(src|href)="[^d]|@import|fetch\(' "$one/report.html"
 }
 
-@test "figures by task and component are drawn, of many those with the highest last values" {
+@test "figures by corpus and component are drawn, of many those with the highest last values" {
   python3 - "$one" <<'PYTHON'
 import json, sys
 with open(sys.argv[1] + "/metrics.jsonl", "w") as file:
@@ -68,7 +68,7 @@ PYTHON
   command -v chromium || skip "no chromium"
   chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=5000 --enable-logging=stderr --dump-dom "file://$PWD/$one/report.html" >dom 2>log
   run ! grep -q CONSOLE log
-  grep -q '<h2>Loss by task</h2>' dom
+  grep -q '<h2>Loss by corpus</h2>' dom
   grep -q '<h2>Gradient norm by component</h2>' dom
   grep -q 'class="legend".*late' dom
 }

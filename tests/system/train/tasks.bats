@@ -257,3 +257,33 @@ PYTHON
   translated placed-hf en >lines
   cmp lines lines.placed
 }
+
+@test "each corpus has its loss and its share, where corpora share all blocks or the rows of a language model" {
+  losses_add_up() { # losses_add_up RUN CORPORA: of each step, shares are a whole and their losses its loss
+    python3 - "$1/metrics.jsonl" "$2" <<'PYTHON'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+steps = [line for line in lines if "nll" in line]
+corpora = {key.removeprefix("nll/") for line in steps for key in line if key.startswith("nll/")}
+assert corpora == set(sys.argv[2].split()), corpora
+for line in steps:
+    shares = {name: line[f"share/{name}"] for name in corpora}
+    assert abs(sum(shares.values()) - 1) < 1e-9, shares
+    loss = sum(share * line[f"nll/{name}"] for name, share in shares.items() if share > 0)
+    assert abs(loss - line["nll"]) < 1e-6, (loss, line)
+    assert len(steps) > 7 and len({line[f"nll/{name}"] for name in corpora}) > 1, line
+PYTHON
+  }
+  on 2 "$APPS/train" tasks.json --set run_dir=shared --set 'model.encoder.stacks=[{"layers": 1}]' --set 'model.decoder.stacks=[{"layers": 1}]' 2>log
+  losses_add_up shared 'en-es es-en en-up lo-en'
+  cat >lm.json <<'JSON'
+{ "run_dir": "lm", "precision": {"mode": "fp32"}, "schedule": {"lr": 2e-3, "warmup": 2, "length": 8},
+  "data": {"tokenizer": "lm.model", "shards": "lm-shards", "tokenizer_training": {"vocab_size": 400},
+           "corpora": [{"name": "en", "source": "verses.en"}, {"name": "es", "source": "verses.es"}]},
+  "model": {"type": "decoder", "width": 32, "ff": 48, "heads": 2, "decoder": {"layers": 1}},
+  "batch": {"global_size": 2000, "micro_size": 500, "sequence_length": 100}, "telemetry": {"log_interval": 1} }
+JSON
+  "$APPS/preprocess" lm.json 2>log
+  on 2 "$APPS/train" lm.json 2>log
+  losses_add_up lm 'en es'
+}

@@ -28,6 +28,16 @@ TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
   EXPECT_TRUE(batch_of_pairs({}, vocabulary).empty());
 }
 
+TEST(PairBatch, SaysOfWhichCorpusEachPositionIs) {
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);
+  const std::vector<std::int32_t> one{5, 0}, two{7, 8, 0};
+  std::vector<PairIds> examples{{one, one}, {one, two}};
+  EXPECT_TRUE(batch_of_pairs(examples, vocabulary).corpora.empty());
+  examples[0].corpus = 3;
+  examples[1].corpus = 1;
+  EXPECT_THAT(batch_of_pairs(examples, vocabulary).corpora, ElementsAre(3, 3, 0, 1, 1, 1));
+}
+
 TEST(PairBatch, RefusesIdsThatAreDead) {
   const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);
   const std::vector<std::int32_t> good{5, 0}, dead{60, 0};
@@ -91,6 +101,17 @@ TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, /**/ 0, 1, 0, 0, 0, 0, 0));
   EXPECT_THAT(batch.target_lengths, ElementsAre(7, 2));
   EXPECT_EQ(std::tuple(batch.tgt_tokens, batch.padded_tokens, batch.source_width), std::tuple(7, 14, 0));
+}
+
+TEST(LmBatch, SaysOfWhichCorpusEachPositionIs) {
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
+  LmBatcher batcher{vocabulary, 2, 9};
+  batcher.begin_row();
+  batcher.add({.ids = {5, 2}, .loss = {}, .size = 2, .corpus = 2}, 0, 3);
+  batcher.add({.ids = {7, 2}, .loss = {}, .size = 2, .corpus = 1}, 0, 2);
+  batcher.begin_row();
+  batcher.add({.ids = {2}, .loss = {}, .begin = 1, .size = 2, .corpus = 1}, 2, 1);
+  EXPECT_THAT(batcher.take().corpora, ElementsAre(2, 2, 2, 1, 1, /**/ 1, 0, 0, 0, 0));
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ std::int64_t between(RandomStream& random, std::int64_t least, std::int64_t most
   return least + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most - least + 1)));
 }
 
+/// Each corpus has 70 ids of its own.
+std::int64_t first_id(std::size_t corpus) { return 10 + 70 * static_cast<std::int64_t>(corpus); }
+
 /// Token shards of drawn corpora, in one or two files each, and drawn settings that fit them.
 class DrawnCase {
  public:
@@ -70,12 +73,13 @@ class DrawnCase {
   }
 
   /// Lengths with a long tail, as text has them; a single id now and then.
-  std::vector<std::int32_t> draw_ids() {
+  std::vector<std::int32_t> draw_ids(std::size_t corpus) {
     const double drawn = random_.below(20) == 0 ? 0 : std::exp(1.8 + 0.8 * random_.normal());
     const auto length = static_cast<std::size_t>(std::clamp(drawn, 0.0, 90.0));
     std::vector<std::int32_t> ids;
     ids.reserve(length + 1);
-    for (std::size_t i = 0; i < length; ++i) ids.push_back(static_cast<std::int32_t>(between(random_, 10, 299)));
+    for (std::size_t i = 0; i < length; ++i)
+      ids.push_back(static_cast<std::int32_t>(between(random_, 0, 69) + first_id(corpus)));
     ids.push_back(static_cast<std::int32_t>(tokenizer().vocabulary().eos));
     longest_ = std::max(longest_, std::ssize(ids));
     return ids;
@@ -95,7 +99,8 @@ class DrawnCase {
       ShardWriter writer{2, pairs_ ? 2U : 1U};
       const std::int64_t examples = between(random_, 1, 300);
       for (std::int64_t i = 0; i < examples; ++i) {
-        const std::vector<std::int32_t> source = pairs_ ? draw_ids() : std::vector<std::int32_t>{}, target = draw_ids();
+        const std::size_t own = index.corpora.size() - 1;
+        const auto source = pairs_ ? draw_ids(own) : std::vector<std::int32_t>{}, target = draw_ids(own);
         corpus.src_tokens += std::ssize(source);
         corpus.tgt_tokens += std::ssize(target);
         writer.add(source, target, i == 0 || random_.below(3) > 0);
@@ -229,6 +234,26 @@ TEST_P(RandomCorpora, HaveMicroBatchesOfOneRoute) {
           }
     }
   }
+}
+
+TEST_P(RandomCorpora, SayOfWhichCorpusEachPositionIs) {
+  Loader loader = drawn_.loader(0, 1, 1);
+  const std::size_t several = drawn_.corpora() > 1 ? drawn_.corpora() : 0;
+  std::set<std::int64_t> seen;
+  for (int s = 0; s < steps_looked_at; ++s) {
+    const StepBatches step = loader.next();
+    EXPECT_EQ(step.corpora, several);
+    for (const Batch& batch : step.batches) {
+      ASSERT_EQ(batch.corpora.size(), several > 0 ? batch.target_labels.size() : 0);
+      for (std::size_t i = 0; i < batch.corpora.size(); ++i) {
+        const std::int64_t id = batch.target_labels[i], own = first_id(static_cast<std::size_t>(batch.corpora[i]));
+        if (id < first_id(0)) continue;  // the end, or none
+        EXPECT_TRUE(id >= own && id < own + 70) << id << " of corpus " << batch.corpora[i];
+        seen.insert(batch.corpora[i]);
+      }
+    }
+  }
+  EXPECT_EQ(seen.empty(), several == 0);
 }
 
 /// Pairs have numbers, so that each can be found again.

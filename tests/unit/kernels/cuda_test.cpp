@@ -199,7 +199,7 @@ TEST_P(Cuda, EmbeddingBackwardEqualsPlain) {
 }
 
 struct Losses {
-  at::Tensor sums, dh, dweight, dbias;
+  at::Tensor sums, dh, dweight, dbias, nll;
 };
 
 /// The matrix is the identity, so that logits are h, and dh and dweight their gradient.
@@ -207,15 +207,19 @@ Losses losses(bool on_gpu, const at::Tensor& logits, const OptionalTensor& bias,
               double truncation, std::int64_t chunk_rows, std::int64_t dead = 0) {
   const std::int64_t rows = logits.size(0), live = logits.size(1);
   const at::Tensor weight = at::eye(live + dead, live, logits.options());
-  Losses r{{}, poisoned({rows, live}).to(logits.scalar_type()), poisoned({live + dead, live}), poisoned({live + dead})};
+  Losses r{{},
+           poisoned({rows, live}).to(logits.scalar_type()),
+           poisoned({live + dead, live}),
+           poisoned({live + dead}),
+           poisoned({rows}).to(at::kDouble)};
   const HeadLossOptions options{.label_smoothing = 0.1,
                                 .z = 1e-3,
                                 .truncation = truncation,
                                 .loss_scale = 0.2,
                                 .live = live,
                                 .chunk_bytes = chunk_rows * live * 4};
-  r.sums = (on_gpu ? cuda::head_loss : plain::head_loss)(logits, weight, bias, labels, options,
-                                                         {.dh = r.dh, .dweight = r.dweight, .dbias = r.dbias});
+  r.sums = (on_gpu ? cuda::head_loss : plain::head_loss)(
+      logits, weight, bias, labels, options, {.dh = r.dh, .dweight = r.dweight, .dbias = r.dbias, .nll = r.nll});
   return r;
 }
 
@@ -232,6 +236,7 @@ TEST_P(Cuda, HeadLossEqualsPlain) {
                        expected = losses(false, logits, added, labels, truncation, 9, 9);
           EXPECT_LE(distance(got.sums, expected.sums), 1e-6) << got.sums << expected.sums;
           EXPECT_TRUE(at::equal(got.sums.slice(0, 2), expected.sums.slice(0, 2))) << got.sums << expected.sums;
+          expect_alike(got.nll, expected.nll, 1e-6, "nll");
           expect_alike(got.dh, expected.dh, close, "dh");
           expect_alike(got.dweight, expected.dweight, close, "dweight");
           expect_alike(got.dbias, expected.dbias, of_rounded_terms, "dbias");

@@ -9,7 +9,7 @@ namespace {
 using namespace kernels;
 
 struct Results {
-  at::Tensor sums, dh, dweight, dbias;
+  at::Tensor sums, dh, dweight, dbias, nll{};
 };
 
 constexpr double between_errors = 1.2;  // some error norms of random logits are below, some above
@@ -27,7 +27,8 @@ TEST_P(HeadLoss, EqualsPlain) {
     Results r{{},
               poisoned({rows, width}).to(type),
               accumulate ? values({vocabulary, width}) : poisoned({vocabulary, width}),
-              accumulate ? values({vocabulary}) : poisoned({vocabulary})};
+              accumulate ? values({vocabulary}) : poisoned({vocabulary}),
+              poisoned({rows}).to(at::kDouble)};
     const OptionalTensor dbias = with_bias ? OptionalTensor(r.dbias) : std::nullopt;
     const std::int64_t bytes = chunk_rows * live * 4;
     r.sums = (fast ? head_loss : plain::head_loss)(h, weight, bias, labels,
@@ -41,7 +42,8 @@ TEST_P(HeadLoss, EqualsPlain) {
                                                     .dweight = r.dweight,
                                                     .dbias = dbias,
                                                     .accumulate_weight = accumulate,
-                                                    .accumulate_bias = accumulate});
+                                                    .accumulate_bias = accumulate,
+                                                    .nll = r.nll});
     return r;
   };
   for (const auto& [accumulate, truncation] :
@@ -58,6 +60,9 @@ TEST_P(HeadLoss, EqualsPlain) {
     if (with_bias) {
       EXPECT_LT(distance(got.dbias, expected.dbias), 1e-5);
     }
+    EXPECT_LT(distance(got.nll, expected.nll), 1e-6);
+    EXPECT_NEAR(got.nll.sum().item<double>(), got.sums[0].item<double>(), 1e-9);
+    EXPECT_EQ(got.nll[0].item<double>(), 0);
     EXPECT_EQ(got.dh[0].abs().max().item<double>(), 0);  // no loss, no gradient
     if (!accumulate) {
       EXPECT_EQ(got.dweight.narrow(0, live, 9).abs().max().item<float>(), 0);  // nor for dead ids

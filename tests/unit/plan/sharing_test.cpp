@@ -37,12 +37,10 @@ TEST(Sharing, TasksAreTheCorporaAndRoutesTheirs) {
   EXPECT_EQ(spec.components.size(), 7U);
   const RunConfig plain = read_modular(R"("encoder": {"stacks": [{"layers": 2}]}, "decoder": {"layers": 2})");
   EXPECT_THAT(plan::routes_of(plain, plan::spec_of(plain, 0)), IsEmpty());
-  EXPECT_THAT(plan::names_of_routes(plan::spec_of(plain, 0)), IsEmpty());
   EXPECT_THAT(plan::sharing_of(plain).tasks, IsEmpty());
   const RunConfig grouped = read_modular(by_group, groups);
   EXPECT_THAT(plan::routes_of(grouped, plan::spec_of(grouped, 0)), ElementsAre(0, 1, 2, 2, 1))
       << "en-cs and cs-en pass the components of one group";
-  EXPECT_THAT(plan::names_of_routes(plan::spec_of(grouped, 0)), ElementsAre("en-fr", "cs-en+en-cs", "fr-cs+fr-en"));
 }
 
 TEST(Sharing, LinesNameComponentsAndTasks) {

@@ -367,16 +367,16 @@ TEST_F(MetricsTest, WarnsOnceOfStepsThatWaitForData) {
   EXPECT_EQ(warnings(0.06), 1U);
 }
 
-TEST_F(MetricsTest, ModelsOfSeveralRoutesHaveTheirLossesSharesAndNorms) {
+TEST_F(MetricsTest, CorporaHaveTheirLossesAndSharesComponentsTheirNorms) {
   std::vector<StepMetrics> steps = steps_of(1, 2);
   for (StepMetrics& step : steps) {
     step.tgt_tokens = 100;
-    step.routes = {{.nll = 60, .tgt_tokens = 20}, {.nll = 80, .tgt_tokens = 80}};
+    step.corpora = {{.nll = 60, .tgt_tokens = 20}, {.nll = 80, .tgt_tokens = 80}};
     step.component_norms = {3, static_cast<double>(step.step)};
   }
-  steps[1].routes = {{.nll = 40, .tgt_tokens = 80}, {.nll = 40, .tgt_tokens = 20}};
+  steps[1].corpora = {{.nll = 40, .tgt_tokens = 80}, {.nll = 40, .tgt_tokens = 20}};
   Metrics::Setup with_parts = setup({.count = 2});
-  with_parts.routes = {"en-fr", "fr-en"};
+  with_parts.corpora = {"en-fr", "fr-en"};
   with_parts.components = {"all", "encoder.en"};
   run(with_parts, steps);
   const boost::json::value line = lines().at(0);
@@ -387,14 +387,16 @@ TEST_F(MetricsTest, ModelsOfSeveralRoutesHaveTheirLossesSharesAndNorms) {
   EXPECT_EQ(line.at("grad_norm/encoder.en"), 2) << "of the last step";
 }
 
-TEST_F(MetricsTest, RoutesOfACheckpointThatTheModelDoesNotHaveAreLeftOut) {
+TEST_F(MetricsTest, SumsOfOtherCorporaThatACheckpointCountsAreLeftOut) {
   Metrics::Setup forged = setup({.count = 1});
-  forged.routes = {"en-fr", "fr-en"};
-  forged.window.routes.resize(5);
-  std::vector<StepMetrics> steps = steps_of(1, 1);
-  steps[0].skipped = true;
+  forged.corpora = {"en-fr", "fr-en"};
+  forged.window.corpora.resize(5, {.nll = 1e9, .tgt_tokens = 1});
+  std::vector<StepMetrics> steps = steps_of(1, 2);
+  for (StepMetrics& step : steps) step.corpora = {{.nll = 60, .tgt_tokens = 20}, {.nll = 80, .tgt_tokens = 80}};
+  steps[1].skipped = true;
   run(forged, steps);
-  EXPECT_TRUE(lines().at(0).as_object().contains("share/fr-en"));
+  EXPECT_EQ(lines().at(0).at("nll/en-fr"), 3);
+  EXPECT_FALSE(lines().at(1).as_object().contains("nll/en-fr")) << "the only step was skipped";
 }
 
 TEST(TelemetryConfig, EveryKeyHasATextAndARange) {

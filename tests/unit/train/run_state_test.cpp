@@ -22,7 +22,7 @@ class StoredState : public testing::Test {
     state.best_step = 10;
     state.guard.mean_norm = 0.5;
     state.window.truncated = 7;
-    state.window.routes = {{.nll = 1.5, .tgt_tokens = 3}, {.nll = 2.25, .tgt_tokens = 4}};
+    state.window.corpora = {{.nll = 1.5, .tgt_tokens = 3}, {.nll = 2.25, .tgt_tokens = 4}};
     state.metrics = {{"valid", {{"loss", 2.5}}}};
     state.validations = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
                          {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
@@ -162,14 +162,14 @@ TEST(OtherTasks, GoOnWhereTheyStoodAndNewOnesBegin) {
   state.cursor.pool.drawn = {10, 20, 30};
   state.cursor.pool.owed = {0.25, 0.5, -0.75};
   state.component_updates = {{"decoder.fr", 4}, {"decoder.en", 5}};
-  state.window.routes.resize(3);
+  state.window.corpora.resize(3);
   const spec::ModelSpec spec(spec::resolve(config, 100), now);
   EXPECT_THAT(take_tasks(state, was, spec), testing::ElementsAre("components that begin with random values: decoder.pl",
                                                                  "components that are left out: decoder.fr"));
   EXPECT_THAT(state.cursor.pool.drawn, testing::ElementsAre(0, 30, 20));
   EXPECT_THAT(state.cursor.pool.owed, testing::ElementsAre(0, -0.75, 0.5));
   EXPECT_THAT(state.component_updates, testing::ElementsAre(testing::Pair("decoder.en", 5)));
-  EXPECT_TRUE(state.window.routes.empty());
+  EXPECT_TRUE(state.window.corpora.empty());
 }
 
 }  // namespace
