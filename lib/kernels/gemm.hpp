@@ -7,8 +7,8 @@
 #include <string>
 
 /// Matrix products. Operands are fp32 or bf16, both of one type; products and sums are fp32 and are rounded once, when
-/// they are stored. On CPUs with AVX2 (bf16: AVX512-BF16 or AMX), the bits of an element depend on its row, its column
-/// and their length only: not on the other rows, and not on the number of threads.
+/// they are stored. On CPUs with AVX2, the bits of an element depend on its row, its column and their length only: not
+/// on the other rows, and not on the number of threads.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -19,8 +20,10 @@
 namespace argosy::kernels::cpu {
 namespace {
 
-constexpr std::int64_t depth_step = 1024;  // such a part of both operands' blocks fits the cache
-constexpr std::int64_t depth_unit = 32;    // packed operands are padded to a multiple of this
+/// Such a part of both operands' blocks fits the cache. What is packed as fp32 for each task takes less room.
+template <class T, class P>
+constexpr std::int64_t depth_step = std::is_same_v<T, P> ? 1024 : 512;
+constexpr std::int64_t depth_unit = 32;  // packed operands are padded to a multiple of this
 
 auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
 auto* as_aten(float* p) { return p; }
@@ -32,14 +35,13 @@ void micro_kernel(std::int64_t rows, std::int64_t columns, std::int64_t depth, T
                               c, sizeof(T) == 2);
 }
 
-/// Whether the micro-kernels run on this processor for this type.
-bool has_micro_kernels(at::ScalarType type) {
-  if (type == at::kFloat) {
-    static const bool yes = &table() != table_named("baseline");
-    return yes;
-  }
+/// Whether there are micro-kernels for this processor.
+bool has_micro_kernels() { return &table() != table_named("baseline"); }
+
+/// Whether they multiply bf16 as it is. Elsewhere its products are those of fp32.
+bool multiplies_bf16() {
   static const bool yes = [] {
-    if (&table() == table_named("baseline")) return false;
+    if (&table() != table_named("avx512_bf16") && &table() != table_named("avx512_amx")) return false;
     try {
       Bf16 a[depth_unit] = {}, b[depth_unit * panel_columns] = {};
       float c[panel_columns] = {};
@@ -52,11 +54,12 @@ bool has_micro_kernels(at::ScalarType type) {
   return yes;
 }
 
-template <class T>
+/// In what matrices of T are packed and multiplied: P, or fp32.
+template <class T, class P>
 struct Product {
   T* a;
   std::int64_t rows, columns, depth, a_row, a_column;
-  T* panels;  // [columns / panel_columns][depth, padded][panel_columns]
+  P* panels;  // [columns / panel_columns][depth, padded][panel_columns]
   void* c;
   std::int64_t c_row;
   bool is_wide;  // c is fp32
@@ -64,38 +67,42 @@ struct Product {
   bool accumulate;
 
   /// The micro-kernels read `a` as it is.
-  [[nodiscard]] bool reads_a() const { return a_column == 1 && depth % 2 == 0; }
+  [[nodiscard]] bool reads_a() const { return std::is_same_v<T, P> && a_column == 1 && depth % 2 == 0; }
   /// They write `c` as it is.
   [[nodiscard]] bool writes_c() const { return is_wide && bias == nullptr; }
 };
 
 /// One task: rows [first_row, first_row + rows) of columns [first_column, end_column). scratch: see scratch_floats().
-template <class T>
-void multiply_tile(const Product<T>& p, std::int64_t first_row, std::int64_t rows, std::int64_t first_column,
+template <class T, class P>
+void multiply_tile(const Product<T, P>& p, std::int64_t first_row, std::int64_t rows, std::int64_t first_column,
                    std::int64_t end_column, float* scratch) {
+  constexpr std::int64_t step = depth_step<T, P>;
   const std::int64_t padded = round_up(p.depth, depth_unit);
-  T* const packed = reinterpret_cast<T*>(scratch + tile_rows * tile_columns);
+  P* const packed = reinterpret_cast<P*>(scratch + tile_rows * tile_columns);
   float* const sums = p.writes_c() ? static_cast<float*>(p.c) + first_row * p.c_row + first_column : scratch;
   const std::int64_t sums_row = p.writes_c() ? p.c_row : tile_columns;
   const bool accumulate = p.accumulate && p.writes_c();
-  for (std::int64_t k = 0; k < p.depth; k += depth_step) {
-    const std::int64_t here = std::min(depth_step, p.depth - k);
+  for (std::int64_t k = 0; k < p.depth; k += step) {
+    const std::int64_t here = std::min(step, p.depth - k);
     const T* from = p.a + first_row * p.a_row + k * p.a_column;
-    T* a = const_cast<T*>(from);
-    std::int64_t a_row = p.a_row, reach = here;
-    if (!p.reads_a()) {
-      a = packed, a_row = depth_step, reach = std::min(depth_step, padded - k);
-      table().loops<T>().pack_rows(from, p.a_row, p.a_column, rows, here, reach, packed, depth_step);
+    P* a = packed;
+    std::int64_t a_row = step, reach = std::min(step, padded - k);
+    if (p.reads_a()) {
+      a = reinterpret_cast<P*>(const_cast<T*>(from)), a_row = p.a_row, reach = here;
+    } else if constexpr (std::is_same_v<T, P>) {
+      table().loops<T>().pack_rows(from, p.a_row, p.a_column, rows, here, reach, packed, step);
+    } else {
+      table().pack_rows_wide(from, p.a_row, p.a_column, rows, here, reach, packed, step);
     }
     for (std::int64_t part = 0; part < reach;) {
       // What is packed here may have any depth, such as the tokens of a batch: again powers of two.
       const std::int64_t depth =
-          p.reads_a() || reach == depth_step
+          p.reads_a() || reach == step
               ? reach
               : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(reach - part)));
       for (std::int64_t column = first_column; column < end_column; column += panel_columns) {
         const std::int64_t width = std::min(panel_columns, end_column - column);
-        T* const panel = p.panels + column * padded + (k + part) * panel_columns;
+        P* const panel = p.panels + column * padded + (k + part) * panel_columns;
         for (std::int64_t row = 0, count = 0; row < rows; row += count) {
           count = next_rows(rows - row);
           micro_kernel(count, width, depth, a + row * a_row + part, a_row, panel,
@@ -119,22 +126,22 @@ void multiply_tile(const Product<T>& p, std::int64_t first_row, std::int64_t row
 }
 
 /// The sums of a task, and its block of `a`.
-template <class T>
+template <class T, class P>
 std::int64_t scratch_floats() {
-  constexpr std::int64_t size = sizeof(T);
-  return tile_rows * (tile_columns + depth_step * size / 4);
+  constexpr std::int64_t size = sizeof(P);
+  return tile_rows * (tile_columns + depth_step<T, P> * size / 4);
 }
 
-template <class T>
-void multiply(const Product<T>& p) {
+template <class T, class P>
+void multiply(const Product<T, P>& p) {
   const Tiles tiles(p.rows, p.columns, p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns);
   at::parallel_for(0, tiles.count(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::Tensor scratch = at::empty({scratch_floats<T>()}, at::kFloat);
+    const at::Tensor scratch = at::empty({scratch_floats<T, P>()}, at::kFloat);
     for (std::int64_t task = begin; task < end; ++task) {
       const auto [row, rows, column, columns] = tiles.at(task);
       multiply_tile(p, row, rows, column, column + columns, scratch.mutable_data_ptr<float>());
     }
-    at::native::cpublas::brgemm_release(sizeof(T) == 2);
+    at::native::cpublas::brgemm_release(sizeof(P) == 2);
   });
 }
 
@@ -142,10 +149,11 @@ void multiply(const Product<T>& p) {
 
 PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
   if (type == PackedType::int8) return pack_matrix_int8(matrix);
-  if (!has_micro_kernels(matrix.scalar_type())) return plain::pack_matrix(matrix, type);
+  if (!has_micro_kernels()) return plain::pack_matrix(matrix, type);
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1), padded = round_up(rows, depth_unit);
   const std::int64_t panels = (columns + panel_columns - 1) / panel_columns;
-  at::Tensor data = at::empty({panels, padded, panel_columns}, matrix.options());
+  const bool widens = matrix.scalar_type() == at::kBFloat16 && !multiplies_bf16();
+  at::Tensor data = at::empty({panels, padded, panel_columns}, widens ? at::kFloat : matrix.scalar_type());
   const bool by_rows = matrix.stride(1) == 1 || columns == 1;
   ARGOSY_CHECK(by_rows || matrix.stride(0) == 1 || rows == 1, "a matrix with strides {} and {}", matrix.stride(0),
                matrix.stride(1));
@@ -153,15 +161,23 @@ PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
   const std::int64_t parts = (padded + some - 1) / some;
   with_type(matrix, [&]<class T>(T*) {
     const T* const from = pointer<T>(matrix);
-    T* const to = pointer<T>(data);
+    void* const to = data.mutable_data_ptr();
     const std::int64_t row = matrix.stride(0), column = by_rows ? 1 : matrix.stride(1);
     at::parallel_for(0, panels * parts, grain(some * panel_columns / 4), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t first = task / parts * panel_columns, k = task % parts * some;
-        table().loops<T>().pack_panel(from + k * row + first * column, row, column,
-                                      std::clamp<std::int64_t>(rows - k, 0, some), std::min(some, padded - k),
-                                      std::min(panel_columns, columns - first),
-                                      to + first * padded + k * panel_columns);
+        const auto pack = [&](auto&& packs, auto* all) {
+          packs(from + k * row + first * column, row, column, std::clamp<std::int64_t>(rows - k, 0, some),
+                std::min(some, padded - k), std::min(panel_columns, columns - first),
+                all + first * padded + k * panel_columns);
+        };
+        if constexpr (std::is_same_v<T, Bf16>) {
+          if (widens) {
+            pack(table().pack_panel_wide, static_cast<float*>(to));
+            continue;
+          }
+        }
+        pack(table().loops<T>().pack_panel, static_cast<T*>(to));
       }
     });
   });
@@ -170,7 +186,7 @@ PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
 
 void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
   if (b.scales.defined()) return gemm_int8(a, b, c, options);
-  if (!has_micro_kernels(a.scalar_type())) return plain::gemm(a, b, c, options);
+  if (!has_micro_kernels()) return plain::gemm(a, b, c, options);
   ARGOSY_CHECK(c.size(1) <= 1 || c.stride(1) == 1, "the rows of a product are contiguous");
   if (c.numel() == 0) return;
   if (b.rows == 0) {
@@ -182,18 +198,23 @@ void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const
   ARGOSY_CHECK(by_rows || a.stride(0) == 1 || a.size(0) == 1, "a matrix with strides {} and {}", a.stride(0),
                a.stride(1));
   with_type(a, [&]<class T>(T*) {
-    multiply(Product<T>{.a = pointer<T>(a),
-                        .rows = a.size(0),
-                        .columns = b.columns,
-                        .depth = b.rows,
-                        .a_row = a.stride(0),
-                        .a_column = by_rows ? 1 : a.stride(1),
-                        .panels = pointer<T>(b.data),
-                        .c = c.mutable_data_ptr(),
-                        .c_row = c.stride(0),
-                        .is_wide = c.scalar_type() == at::kFloat,
-                        .bias = pointer<T>(options.bias),
-                        .accumulate = options.accumulate});
+    with_type(b.data, [&]<class P>(P*) {
+      if constexpr (std::is_same_v<T, P> || std::is_same_v<P, float>)
+        multiply(Product<T, P>{.a = pointer<T>(a),
+                               .rows = a.size(0),
+                               .columns = b.columns,
+                               .depth = b.rows,
+                               .a_row = a.stride(0),
+                               .a_column = by_rows ? 1 : a.stride(1),
+                               .panels = pointer<P>(b.data),
+                               .c = c.mutable_data_ptr(),
+                               .c_row = c.stride(0),
+                               .is_wide = c.scalar_type() == at::kFloat,
+                               .bias = pointer<T>(options.bias),
+                               .accumulate = options.accumulate});
+      else
+        ARGOSY_CHECK(false, "a product of fp32 and bf16");
+    });
   });
 }
 

@@ -188,6 +188,41 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
     std::fill(out + i * out_stride + columns, out + i * out_stride + padded, T{});
 }
 
+/// out[i, 0 .. columns) in fp32: of rows whose elements follow each other, or of such columns.
+inline void widen(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                  std::int64_t columns, float* out, std::int64_t out_stride) {
+  const auto widen_run = [](const Bf16* from, std::int64_t n, float* to) {
+    for_vectors(n, [&](auto at) { at.set(to, at.get(from)); });
+  };
+  if (column_stride == 1) {
+    for (std::int64_t i = 0; i < rows; ++i) widen_run(matrix + i * row_stride, columns, out + i * out_stride);
+    return;
+  }
+  constexpr std::int64_t some = 16, most = 128;  // columns, rows of a block
+  alignas(64) float block[some * most];
+  for (std::int64_t i = 0; i < rows; i += most) {
+    const std::int64_t count = std::min(most, rows - i);
+    for (std::int64_t k = 0; k < columns; k += some) {
+      const std::int64_t here = std::min(some, columns - k);
+      for (std::int64_t c = 0; c < here; ++c) widen_run(matrix + i + (k + c) * column_stride, count, block + c * most);
+      transpose_words(block, 4 * most, here, count, out + i * out_stride + k, 4 * out_stride);
+    }
+  }
+}
+
+inline void pack_panel_wide(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                            std::int64_t padded, std::int64_t columns, float* panel) {
+  widen(matrix, row_stride, column_stride, rows, columns, panel, panel_columns);
+  std::fill(panel + rows * panel_columns, panel + padded * panel_columns, 0.0F);
+}
+
+inline void pack_rows_wide(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                           std::int64_t columns, std::int64_t padded, float* out, std::int64_t out_stride) {
+  widen(matrix, row_stride, column_stride, rows, columns, out, out_stride);
+  for (std::int64_t i = 0; i < rows && columns < padded; ++i)
+    std::fill(out + i * out_stride + columns, out + i * out_stride + padded, 0.0F);
+}
+
 template <class T>
 void store_tile(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
                 std::int64_t columns, const T* bias, bool accumulate) {

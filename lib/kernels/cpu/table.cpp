@@ -47,6 +47,13 @@ bool has_amx() {
 #endif
 }
 
+/// Intel's processors multiply bf16 no faster than fp32 but by AMX, and many at half its rate.
+bool multiplies_bf16_slowly() { return __builtin_cpu_is("intel") && !has_amx(); }
+
+}  // namespace
+#else
+namespace {
+bool multiplies_bf16_slowly() { return false; }
 }  // namespace
 #endif
 
@@ -70,7 +77,8 @@ const Table& table() {
   static const Table* const chosen = [] {
     const char* const wanted = std::getenv("ARGOSY_CPU_KERNELS");
     for (const char* name : {wanted != nullptr ? wanted : "avx512_amx", "avx512_bf16", "avx512", "avx2"}) {
-      if (const Table* found = table_named(name)) return found;
+      const bool is_slow = wanted == nullptr && std::strcmp(name, "avx512_bf16") == 0 && multiplies_bf16_slowly();
+      if (const Table* found = is_slow ? nullptr : table_named(name)) return found;
     }
     return table_named("baseline");
   }();

@@ -139,6 +139,11 @@ struct Loops {
 struct Table {
   Loops<float> fp32;
   Loops<Bf16> bf16;
+  /// The same as pack_panel and pack_rows, in fp32.
+  void (*pack_panel_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                          std::int64_t padded, std::int64_t columns, float* panel);
+  void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                         std::int64_t columns, std::int64_t padded, float* out, std::int64_t out_stride);
   /// target (+)= Σ partials [count, width], in order.
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);

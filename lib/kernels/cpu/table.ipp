@@ -61,9 +61,9 @@ constexpr Loops<T> loops() {
 }  // namespace
 
 extern const Table loop_table;
-const Table loop_table{
-    loops<float>(), loops<Bf16>(),         sum_partials,           adamw, adamw_stochastic, ema, sum_of_squares,
-    scale_tile,     top_log_probabilities, ARGOSY_TEXT(ARGOSY_ISA)};
+const Table loop_table{loops<float>(), loops<Bf16>(), pack_panel_wide,       pack_rows_wide,
+                       sum_partials,   adamw,         adamw_stochastic,      ema,
+                       sum_of_squares, scale_tile,    top_log_probabilities, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

@@ -62,7 +62,7 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   grep -qE '^soup runs/quickstart/train/checkpoints/200 runs/quickstart/train/checkpoints/300 runs/quickstart/train/checkpoints/400 runs/quickstart/train/export/1000 --recipe greedy --validate configs/quickstart.json --set .*validation.sets.0.target=runs/quickstart/text/valid.es .*--out runs/quickstart/soup$' calls
 }
 
-@test "trains in bf16 where the CPU has instructions for it, and goes on so on another CPU" {
+@test "trains in bf16 where the CPU is faster in it, and goes on so on another CPU" {
   stand_in bin/lscpu 'echo "Flags: fpu avx512f avx512_bf16 avx512_vnni"'
   scripts/quickstart --offline-text
   grep -q '^train .*precision.mode=bf16' calls
@@ -72,6 +72,13 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   run ! grep -qE '^(preprocess|train) ' calls
   scripts/quickstart --offline-text --fresh
   grep -q '^train .*precision.mode=fp32' calls
+  local flags
+  for flags in 'avx512_bf16:fp32' 'avx512_bf16 amx_bf16:bf16'; do
+    stand_in bin/lscpu "echo 'Vendor ID: GenuineIntel'; echo 'Flags: fpu ${flags%:*}'"
+    : >calls
+    scripts/quickstart --offline-text --fresh
+    grep -q "^train .*precision.mode=${flags#*:}" calls
+  done
 }
 
 @test "a second call repeats no stage, a newer config repeats from the first stage that reads it" {

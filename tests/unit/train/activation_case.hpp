@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <boost/describe/enum_to_string.hpp>
 #include <limits>
 
+#include "kernels/gemm.hpp"
 #include "plan/memory_model.hpp"
 #include "spec/fine_tuning.hpp"
 #include "support/recording.hpp"
@@ -71,7 +73,12 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   // The published formula of `full` leaves out the block whose inner values exist while they are used again.
   const double inner = 2.0 * 3 * static_cast<double>(sizes.ff) * positions,
                again = recompute == plan::Recompute::full ? std::max(0.0, inner - planned.attention) : 0;
-  EXPECT_NEAR(measured_bytes, planned_bytes + again, tolerance * planned_bytes) << name;
+  // Two packed copies of the head's matrix, which such processors have in fp32.
+  const bool widens =
+      device.is_cpu() && kernels::pack_matrix(at::zeros({1, 1}, at::kBFloat16)).data.element_size() == 4;
+  const double wider = widens ? 2.0 * 2 * static_cast<double>(sizes.vocab * sizes.width) : 0;
+  EXPECT_GE(measured_bytes, planned_bytes + again - tolerance * planned_bytes) << name;
+  EXPECT_LE(measured_bytes, planned_bytes + again + tolerance * planned_bytes + wider) << name;
 }
 
 /// At every level.
