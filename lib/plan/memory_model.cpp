@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/error.hpp"
 #include "partition/flat_space.hpp"
 #include "plan/step_plan.hpp"
 #include "spec/gpu_attention.hpp"
@@ -87,16 +88,34 @@ Part& operator+=(Part& sum, const Part& part) {
   sum.padded += part.padded;
   sum.owned += part.owned;
   sum.held += part.held;
+  sum.apart += part.apart;
   return sum;
 }
-Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.owned - b.owned, a.held - b.held}; }
+Part operator-(const Part& a, const Part& b) {
+  return {a.padded - b.padded, a.owned - b.owned, a.held - b.held, a.apart - b.apart};
+}
+
+/// Adds what a unit keeps besides its weights. members: the ranks that have it; empty: all.
+void add_kept(std::vector<std::int64_t>& by_rank, const spec::Unit& unit, const partition::FlatSpace& space,
+              const std::vector<int>& members, const spec::StateOf& state) {
+  for (const spec::StateTensor& tensor : unit.kept(state)) {
+    if (tensor.name == spec::weights_tensor) continue;
+    const std::vector<spec::OwnedPart> parts =
+        spec::owned_parts(tensor.is_flat() ? space : partition::FlatSpace(unit.flat(tensor), space.layout()), tensor);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::size_t rank = members.empty() ? i : static_cast<std::size_t>(members[i]);
+      by_rank[rank] += parts[i].size * static_cast<std::int64_t>(size_of(tensor.dtype));
+    }
+  }
+}
 
 }  // namespace
 
 Part SpaceSizes::trained() const { return all - frozen; }
 
 SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout, const spec::StateOf& state,
-                       const Placement& placement, int canonical_rank) {
+                       const Placement& placement, std::optional<int> canonical_rank) {
+  ARGOSY_CHECK(canonical_rank || placement.is_everywhere(), "the sizes of which rank?");
   SpaceSizes sizes;
   sizes.layout = layout;
   const PlanShape plan = plan_shape(spec, layout);
@@ -111,12 +130,12 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
     sizes.parameters += space.parameters();
     sizes.padded += padded;
     const bool rotates = plan.rotates[u++];
-    if (placement.rank_in(unit.component, canonical_rank) < 0) continue;
-    const std::int64_t slots = most_slots(shared);
-    const Part part{.padded = padded,
-                    .owned = padded / (static_cast<std::int64_t>(shared.nodes()) * shared.slots()) * slots,
-                    .held = padded / shared.slots() * slots};
-    sizes.one_slice = sizes.one_slice && shared.nodes() * shared.slots() == shared.world();
+    const int member = canonical_rank ? placement.rank_in(unit.component, *canonical_rank) : 0;
+    if (member < 0) continue;
+    const std::int64_t slots = canonical_rank ? std::ssize(shared.slots_of(member)) : most_slots(shared);
+    const std::int64_t owned = padded / (static_cast<std::int64_t>(shared.nodes()) * shared.slots()) * slots;
+    const Part part{
+        .padded = padded, .owned = owned, .held = padded / shared.slots() * slots, .apart = slots > 1 ? owned : 0};
     sizes.all += part;
     if (rotates) sizes.rotating = std::max(sizes.rotating, padded);
     if (!rotates) sizes.resident += part;
@@ -127,43 +146,46 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
     }
     sizes.largest = std::max(sizes.largest, padded);
     if (rotates) sizes.rotating_trained = std::max(sizes.rotating_trained, padded);
-    const std::vector<int>& members = placement.members(unit.component);
-    for (const spec::StateTensor& tensor : unit.kept(state)) {
-      if (tensor.name == spec::weights_tensor) continue;
-      const std::vector<spec::OwnedPart> parts =
-          spec::owned_parts(tensor.is_flat() ? space : partition::FlatSpace(unit.flat(tensor), shared), tensor);
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        const std::size_t rank = members.empty() ? i : static_cast<std::size_t>(members[i]);
-        state_bytes[rank] += parts[i].size * static_cast<std::int64_t>(size_of(tensor.dtype));
-      }
-    }
+    add_kept(state_bytes, unit, space, placement.members(unit.component), state);
   }
   const std::int64_t slots = most_slots(layout);
   sizes.state.padded = std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
   sizes.state.held = sizes.state.padded / layout.slots() * slots;
   for (int rank = 0; rank < layout.world(); ++rank)
-    if (placement.is_everywhere() ? std::ssize(layout.slots_of(rank)) == slots : rank == canonical_rank)
+    if (canonical_rank ? rank == canonical_rank : std::ssize(layout.slots_of(rank)) == slots)
       sizes.state.owned = std::max(sizes.state.owned, state_bytes[static_cast<std::size_t>(rank)]);
   return sizes;
+}
+
+std::vector<std::int64_t> kept_bytes(const spec::ModelSpec& spec, const partition::Layout& layout,
+                                     const spec::StateOf& state, const Placement& placement) {
+  std::vector<std::int64_t> by_rank(static_cast<std::size_t>(layout.world()), 0);
+  for (const spec::Unit& unit : spec.units) {
+    if (unit.frozen) continue;
+    const partition::FlatSpace space(unit.flat(), placement.layout_of(unit.component, layout));
+    add_kept(by_rank, unit, space, placement.members(unit.component), state);
+  }
+  return by_rank;
 }
 
 namespace {
 
 /// Bytes of `part` under choices.scheme.
-StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_slice) {
+StateMemory part_memory(const Part& part, const StateChoices& choices) {
   const std::int64_t w = choices.weight_bytes, g = choices.gradient_bytes;
   const bool is_master = choices.master_bytes == w;  // the weights themselves
-  // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, and as such a
+  // Where a buffer lives as long as the run and a single slice of it is the rank's, that serves as sum, and as such a
   // master.
-  const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
-  const std::int64_t apart = part.owned * choices.master_bytes, optimizer = one_slice && is_master ? 0 : apart;
+  const std::int64_t sums = (choices.reduction == comm::Reduction::elastic ? part.owned : part.apart) * 4;
+  const std::int64_t masters = part.owned * choices.master_bytes,
+                     optimizer = is_master ? part.apart * choices.master_bytes : masters;
   switch (choices.scheme) {
     case Scheme::stage_1:
       return {.weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = optimizer};
     case Scheme::stage_2:
       return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = optimizer};
     case Scheme::stage_3:  // what is gathered is cast from the master
-      return {.gradients = part.owned * 4, .optimizer = apart};
+      return {.gradients = part.owned * 4, .optimizer = masters};
     case Scheme::hybrid:
       return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = optimizer};
   }
@@ -198,7 +220,7 @@ StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   // Units that keep buffers of their own are as under stage 1.
   const auto count = [&](const Part& part, bool keeps_buffers, StateChoices of_part, bool trains) {
     if (takes_turns && keeps_buffers) of_part.scheme = Scheme::stage_1;
-    const StateMemory counted = part_memory(part, of_part, sizes.one_slice);
+    const StateMemory counted = part_memory(part, of_part);
     memory.weights += counted.weights + (trains ? 0 : counted.optimizer);
     if (trains) memory.gradients += counted.gradients;
     if (trains) memory.optimizer += counted.optimizer;

@@ -2,6 +2,7 @@
 
 #include <boost/describe.hpp>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,8 +20,9 @@ namespace argosy::plan {
 /// Units of one kind, elements with padding.
 struct Part {
   std::int64_t padded = 0;
-  std::int64_t owned = 0;  // by the rank that owns most: its slices
+  std::int64_t owned = 0;  // by a rank: its slices
   std::int64_t held = 0;   // by the same rank: its slots, which it holds when sharding is inside the node
+  std::int64_t apart = 0;  // of owned: the slices of units of which the rank owns several
 };
 
 /// Sizes of the flat spaces of all units, elements with padding.
@@ -36,15 +38,19 @@ struct SpaceSizes {
   Part resident;
   Part frozen, frozen_resident;
   [[nodiscard]] Part trained() const;
-  Part state;             // bytes kept besides the weights: the optimizer's own, a running mean
-  bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place
+  Part state;  // bytes kept besides the weights: the optimizer's own, a running mean
 };
-/// state: what is kept for each unit. Of the units that `canonical_rank` has by `placement`.
+/// state: what is kept for each unit. Of the units that `canonical_rank` has by `placement`, and of what it owns of
+/// them; without a rank, of the one that owns most, where all ranks have all units.
 [[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
                                      const spec::StateOf& state = optim::state_of({}), const Placement& placement = {},
-                                     int canonical_rank = 0);
+                                     std::optional<int> canonical_rank = {});
 
-/// Of the fullest rank, for the copy of its state that checkpoints are written from: masters, and what is kept besides.
+/// Bytes that each rank keeps besides the weights: SpaceSizes::state.owned of every rank.
+[[nodiscard]] std::vector<std::int64_t> kept_bytes(const spec::ModelSpec& spec, const partition::Layout& layout,
+                                                   const spec::StateOf& state, const Placement& placement);
+
+/// Of a rank, for the copy of its state that checkpoints are written from: masters, and what is kept besides.
 [[nodiscard]] inline std::int64_t copied_bytes(const SpaceSizes& sizes) {
   return 4 * sizes.all.owned + sizes.state.owned;
 }

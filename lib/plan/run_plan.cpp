@@ -407,6 +407,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
     plan.other_placements = other_placements(config, spec, target, plan.sizes.micro_batches);
     plan.ranks = planner.ranks(scheme_of(config.sharding));
   }
+  plan.state_bytes = planner.state_bytes(scheme_of(config.sharding));
   const config::Period& length = config.schedule.length;
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;
   if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))

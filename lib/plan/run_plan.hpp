@@ -48,6 +48,7 @@ struct RunPlan {
   std::vector<std::string> tasks{};                   // task_lines(), of tasks that are placed
   std::vector<OtherPlacement> other_placements{};     // likewise
   std::vector<RankPlan> ranks{};                      // likewise, of the configured scheme
+  std::vector<std::int64_t> state_bytes{};            // by rank, of the configured scheme
   std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data, or that is known
   std::optional<DataPlan> data{};                     // with token shards
   telemetry::Flops flops{};                           // a position

@@ -30,6 +30,21 @@ StateChoices state_choices(const RunConfig& config) {
           .reduction = config.sharding.reduction};
 }
 
+/// By rank, of how many slots of each component it owns the slices; where all ranks have all, of the first alone.
+std::vector<std::vector<std::int64_t>> slots_by_rank(const spec::ModelSpec& spec, const Placement& placement,
+                                                     const partition::Layout& layout) {
+  std::vector<std::vector<std::int64_t>> slots(static_cast<std::size_t>(layout.world()));
+  for (std::size_t c = 0; c < (placement.is_everywhere() ? 1 : spec.components.size()); ++c) {
+    const partition::Layout shared = placement.layout_of(c, layout);
+    const bool even = shared.nodes() * shared.slots() == shared.world();
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const int member = placement.rank_in(c, rank);
+      slots[static_cast<std::size_t>(rank)].push_back(member < 0 ? 0 : even ? 1 : std::ssize(shared.slots_of(member)));
+    }
+  }
+  return slots;
+}
+
 /// Without the update, which depends on the scheme.
 CostInputs costs_of(const RunConfig& config, const spec::ModelSpec& spec, const MicroBatch& batch,
                     const PlanTarget& target) {
@@ -87,11 +102,18 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
   const Placement& placement = target_.placement;
   for (const spec::Unit& unit : spec.units)
     spaces_.emplace_back(unit.flat(), placement.layout_of(unit.component, target.layout));
-  std::set<std::set<std::size_t>> seen;
-  for (int rank = 0; rank < (placement.is_everywhere() ? 1 : target.layout.world()); ++rank) {
-    if (!seen.insert(placement.absent(rank)).second) continue;
-    unlike_.push_back({rank, space_sizes(spec, target.layout, optim::state_of(config.optimizer), placement, rank)});
+  const spec::StateOf state = optim::state_of(config.optimizer);
+  kept_ = kept_bytes(spec, target.layout, state, placement);
+  std::map<std::vector<std::int64_t>, std::size_t> known;  // by slots
+  const std::vector<std::vector<std::int64_t>> slots = slots_by_rank(spec, placement, target.layout);
+  for (std::size_t rank = 0; rank < slots.size(); ++rank) {
+    const auto [found, is_new] = known.emplace(slots[rank], unlike_.size());
+    alike_.push_back(found->second);
+    if (is_new) unlike_.push_back({narrow<int>(rank), {}});
+    int& most = unlike_[found->second].rank;
+    if (kept_[rank] > kept_[static_cast<std::size_t>(most)]) most = narrow<int>(rank);
   }
+  for (Holder& holder : unlike_) holder.sizes = space_sizes(spec, target.layout, state, placement, holder.rank);
   for (std::size_t i = 1; i < unlike_.size(); ++i)
     if (copied_bytes(unlike_[i].sizes) > copied_bytes(spaces())) fullest_ = i;
   if (!placement.is_everywhere()) {
@@ -142,7 +164,8 @@ std::vector<comm::Traffic::Bytes> SchemePlanner::sent_by_rank(Scheme scheme, std
   const Placement& placement = target_.placement;
   std::map<std::set<std::size_t>, StepPlan> plans;  // by the components that a rank does not have
   for (const auto& [rank, sizes] : unlike_)
-    plans.emplace(placement.absent(rank), plan_step(units_, choices_of(scheme, rank)));
+    if (const std::set<std::size_t> absent = placement.absent(rank); !plans.contains(absent))
+      plans.emplace(absent, plan_step(units_, choices_of(scheme, rank)));
   std::vector<comm::Traffic::Bytes> by_rank;
   by_rank.reserve(static_cast<std::size_t>(target_.layout.world()));
   for (int rank = 0; rank < target_.layout.world(); ++rank)
@@ -155,13 +178,10 @@ std::vector<RankPlan> SchemePlanner::ranks(Scheme scheme) const {
   const Placement& placement = target_.placement;
   std::vector<RankPlan> ranks;
   if (placement.is_everywhere()) return ranks;
-  StateChoices choices = state_;
-  choices.scheme = scheme;
-  std::map<std::set<std::size_t>, std::int64_t> state_bytes;  // by the components that a rank does not have
-  for (const auto& [rank, sizes] : unlike_) state_bytes[placement.absent(rank)] = state_memory(sizes, choices).state();
+  const std::vector<std::int64_t> state = state_bytes(scheme);
   for (const comm::Traffic::Bytes& sent : sent_by_rank(scheme, {})) {
     const auto rank = narrow<int>(std::ssize(ranks));
-    ranks.push_back({.state_bytes = state_bytes.at(placement.absent(rank)),
+    ranks.push_back({.state_bytes = state[ranks.size()],
                      .sent_inner_bytes = sent.inner,
                      .sent_outer_bytes = sent.outer,
                      .idle_share = idle_shares_[ranks.size()]});
@@ -169,6 +189,16 @@ std::vector<RankPlan> SchemePlanner::ranks(Scheme scheme) const {
       if (std::ranges::binary_search(placement.routes[route], rank)) ranks.back().tasks.push_back(task);
   }
   return ranks;
+}
+
+std::vector<std::int64_t> SchemePlanner::state_bytes(Scheme scheme) const {
+  StateChoices choices = state_;
+  choices.scheme = scheme;
+  std::vector<std::int64_t> unkept, bytes;
+  for (const Holder& holder : unlike_)
+    unkept.push_back(state_memory(holder.sizes, choices).state() - holder.sizes.state.owned);
+  for (std::size_t rank = 0; rank < alike_.size(); ++rank) bytes.push_back(unkept[alike_[rank]] + kept_[rank]);
+  return bytes;
 }
 
 void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const {

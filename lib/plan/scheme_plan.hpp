@@ -73,6 +73,8 @@ class SchemePlanner {
   [[nodiscard]] SchemePlan plan(Comparison other) const;
   /// By canonical rank; empty where all ranks have all tasks.
   [[nodiscard]] std::vector<RankPlan> ranks(Scheme scheme) const;
+  /// Bytes of the state of each rank.
+  [[nodiscard]] std::vector<std::int64_t> state_bytes(Scheme scheme) const;
 
  private:
   /// Of the step plan of a rank.
@@ -91,8 +93,10 @@ class SchemePlanner {
     SpaceSizes sizes;
   };
   std::vector<double> idle_shares_;  // by rank of a placed run
-  std::vector<Holder> unlike_;       // a rank for each set of components that some rank has
-  std::size_t fullest_ = 0;          // of these
+  std::vector<Holder> unlike_;       // of the ranks that own as much of each component: the one that keeps most
+  std::vector<std::size_t> alike_;   // by rank: which of these
+  std::vector<std::int64_t> kept_;   // by rank: kept_bytes()
+  std::size_t fullest_ = 0;          // of unlike_
   MicroBatch batch_;
   PlanShape units_;
   std::vector<partition::FlatSpace> spaces_;

@@ -244,9 +244,7 @@ bool RunParts::computes(std::size_t route) const {
 }
 
 boost::json::object RunParts::compare_memory(std::int64_t step) const {
-  const std::int64_t planned =
-      plan->ranks.empty() ? plan->chosen().state.state()
-                          : plan->ranks[static_cast<std::size_t>(context.topology.canonical_rank())].state_bytes;
+  const std::int64_t planned = plan->state_bytes[static_cast<std::size_t>(context.topology.canonical_rank())];
   std::array<std::int64_t, 4> bytes{state_bytes, memory_of(device).peak_bytes - other_bytes - state_bytes,
                                     host->size_bytes(), std::abs(state_bytes - planned)};
   context.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);

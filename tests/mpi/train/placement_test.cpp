@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <boost/json/serialize.hpp>
@@ -81,13 +82,24 @@ class PlacedRun : public testing::Test {
 };
 
 TEST_F(PlacedRun, LearnsWhatRanksWithAllComponentsLearn) {
-  for (const char* set : {"sharding.zero_stage=1", "sharding.zero_stage=3", "optimizer.type=adafactor"}) {
-    SCOPED_TRACE(set);
-    const std::vector<std::string> settings{set, "validation.metrics=[\"loss\", \"bleu\"]"};
-    const bool by_language = set == std::string_view("sharding.zero_stage=3");
+  struct Case {
+    std::vector<std::string> set;
+    spec::EmbeddingShare embeddings = spec::EmbeddingShare::all;
+    Hierarchy hierarchy = Hierarchy::flat;
+  };
+  const std::vector<Case> cases{{{"sharding.zero_stage=1"}},
+                                {{"sharding.zero_stage=3"}, spec::EmbeddingShare::language},
+                                {{"sharding.zero_stage=3", "sharding.scope=hybrid", "optimizer.type=adafactor"},
+                                 spec::EmbeddingShare::all,
+                                 Hierarchy::two_nodes}};
+  for (const auto& [set, embeddings, hierarchy] : cases) {
+    const std::string setting = fmt::format("{}", fmt::join(set, " "));
+    SCOPED_TRACE(setting);
+    std::vector<std::string> settings = set;
+    settings.emplace_back("validation.metrics=[\"loss\", \"bleu\"]");
     const auto run = [&](const std::string& name, const std::string& placement) {
-      const train::TrainReport report = train_run(config(
-          name + set, placement, settings, by_language ? spec::EmbeddingShare::language : spec::EmbeddingShare::all));
+      const train::TrainReport report =
+          train_run(config(name + setting, placement, settings, embeddings), {}, hierarchy);
       EXPECT_EQ(report.exit, Exit::ok);
       const boost::json::object memory = report.figures.at("memory").as_object();
       EXPECT_EQ(memory.at("state_bytes"), memory.at("planned_state_bytes")) << placement;
@@ -99,10 +111,10 @@ TEST_F(PlacedRun, LearnsWhatRanksWithAllComponentsLearn) {
     for (const std::string& placement : {std::string("auto"), by_hand()}) {
       const std::string name = placement == "auto" ? "auto" : "hand";
       const double bytes = run(name, placement);
-      const bool saves_weights = world().size() > 1 && set != std::string_view("sharding.zero_stage=3");
+      const bool saves_weights = world().size() > 1 && setting == "sharding.zero_stage=1";
       EXPECT_TRUE(!saves_weights || bytes < all_bytes) << placement;
-      const std::vector<double> expected = losses(folder_ / ("everywhere" + std::string(set))),
-                                found = losses(folder_ / (name + set));
+      const std::vector<double> expected = losses(folder_ / ("everywhere" + setting)),
+                                found = losses(folder_ / (name + setting));
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6 * expected[i]) << i;
     }

@@ -100,6 +100,7 @@ TEST_P(WholeTraining, HoldsWhatWasPlannedToTheByte) {
       config.schedule.length.count = 3;
       const boost::json::object held = train_run(config, {}, hierarchy).figures.at("memory").as_object();
       EXPECT_EQ(held.at("state_bytes"), held.at("planned_state_bytes")) << name;
+      EXPECT_EQ(held.at("state_off_plan_bytes"), 0) << name << ", on every rank";
       EXPECT_EQ(held.at("checkpoint_copy_bytes"), held.at("planned_checkpoint_copy_bytes")) << name;
       EXPECT_GT(held.at("activation_bytes").to_number<double>(), 0);
       EXPECT_GT(held.at("planned_activation_bytes").to_number<double>(), 0);
