@@ -49,3 +49,9 @@ mutant rows_in_order 'the parts of a document follow each other in training' lib
   '    RandomStream{key.seed, row_shuffle, key.epoch, key.pool}.shuffle(rows);' ''
 mutant sorted_by_one_side 'examples of one longest side come in any order of the other' lib/data/batch_plan.cpp $batches 1 'BatchPlan.FillsBatches*' \
   'longest % 2 == 0 ? difference : -difference' 'k.lengths.target * 0'
+mutant corpora_of_no_rows 'the corpus of a row is lost' lib/data/pool_source.cpp $batches 1 '*RandomCorpora.SayOf*' \
+  'pair.corpus = drawn.corpus' 'pair.corpus = 0 * drawn.corpus'
+mutant corpora_of_documents 'the corpus of a document is that of the first' lib/data/pool_source.cpp $batches 1 '*RandomCorpora.SayOf*' \
+  'part.corpus = corpora_[place]' 'part.corpus = corpora_.front()'
+mutant corpora_as_one 'the losses of all corpora are one' lib/train/runner.cpp mpi/mpi_train 2 '*RoutesOnRanks.Corpora*' \
+  'batch.corpora.at(i))' '0 * batch.corpora.at(i))'

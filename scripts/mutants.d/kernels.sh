@@ -66,3 +66,5 @@ mutant attention_prompt_to_itself 'a position of a prompt does not see the later
   'end = std::max(end, shape.prompts[row * shape.queries + query]);' ''
 mutant prompt_ends_early 'a search reads a prompt without its last id' lib/decode/search.cpp unit/unit_decode 1 '*RandomModel*' \
   '(has_encoder || shape.prefix_lm ? 0 : 1)' '(has_encoder ? 0 : 1)'
+mutant wide_rows_of_one_column 'columns that are packed as fp32 are all the first of their block' $cpu/pack.ipp $kernels 1 'Packing.*' \
+  'matrix + i + (k + c) * column_stride' 'matrix + i + (k + 0 * c) * column_stride'

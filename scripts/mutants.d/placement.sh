@@ -21,7 +21,9 @@ mutant placed_anew 'auto forgets the placement of the run that it resumes' lib/t
 mutant placed_all_ranks_validate 'the lines of a set are dealt to all ranks' lib/train/evaluate.cpp $placed 2 'PlacedRun.Learns*' \
   'narrow<int>(std::ssize(set.ranks));' 'all_ranks;'
 mutant placed_memory_of_all 'the plan counts components that the rank does not have' lib/plan/memory_model.cpp $placed 2 'PlacedRun.Learns*' \
-  'if (placement.rank_in(unit.component, canonical_rank) < 0) continue;' ''
+  'canonical_rank ? placement.rank_in(unit.component, *canonical_rank) : 0' '0'
+mutant placed_on_equal_nodes 'the plan takes the nodes of a component for equally large' lib/plan/scheme_plan.cpp $plans 1 'Placement.ThePlanHas*' \
+  'even ? 1' 'even || rank >= 0 ? 1'
 mutant placed_slivers 'a rank takes on a route for a moment of its time' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'sliver = 0.04;' 'sliver = 0;'
 mutant placed_without_exchanges 'the search stops at its first orders' lib/plan/placement_search.cpp $plans 1 'Placement.TheSearchExchanges*' \

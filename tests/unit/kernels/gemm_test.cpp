@@ -2,7 +2,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
+#include <fmt/format.h>
 
+#include "kernels/cpu/table.hpp"
 #include "unit/kernels/compare.hpp"
 
 namespace argosy::test {
@@ -125,6 +127,27 @@ TEST(Gemm, BitsOfARowDependOnNoOtherRowAndNoThreads) {
     gemm(a.t(), whole, alone);
     at::set_num_threads(threads);
     EXPECT_TRUE(gradient.equal(alone));
+  }
+}
+
+/// Of every table that this processor runs, whichever one it takes for products.
+TEST(Packing, AsFp32WritesTheNumbersAndZerosBehindThem) {
+  constexpr std::int64_t rows = 150, columns = 61, padded = 160, panel = cpu::panel_columns;
+  for (const char* name : {"baseline", "avx2", "avx512", "avx512_bf16", "avx512_amx"}) {
+    const cpu::Table* const table = cpu::table_named(name);
+    if (table == nullptr) continue;
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, transposed));
+      const at::Tensor m = matrix(rows, columns, transposed, at::kBFloat16, 1), wide = m.to(at::kFloat);
+      const auto* const from = static_cast<const cpu::Bf16*>(m.const_data_ptr());
+      const at::Tensor panels = poisoned({padded, panel}), packed = poisoned({rows, panel});
+      table->pack_panel_wide(from, m.stride(0), m.stride(1), rows, padded, columns, panels.mutable_data_ptr<float>());
+      EXPECT_TRUE(panels.narrow(0, 0, rows).narrow(1, 0, columns).equal(wide));
+      EXPECT_TRUE(panels.narrow(0, rows, padded - rows).eq(0).all().item<bool>());
+      table->pack_rows_wide(from, m.stride(0), m.stride(1), rows, columns, 64, packed.mutable_data_ptr<float>(), panel);
+      EXPECT_TRUE(packed.narrow(1, 0, columns).equal(wide));
+      EXPECT_TRUE(packed.narrow(1, columns, 64 - columns).eq(0).all().item<bool>());
+    }
   }
 }
 
