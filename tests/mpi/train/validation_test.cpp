@@ -3,6 +3,7 @@
 #include "decode/load.hpp"
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
+#include "train/evaluate.hpp"
 
 namespace argosy::test {
 namespace {
