@@ -22,7 +22,7 @@ mutant placed_all_ranks_validate 'the lines of a set are dealt to all ranks' lib
   'narrow<int>(std::ssize(set.ranks));' 'all_ranks;'
 mutant placed_memory_of_all 'the plan counts components that the rank does not have' lib/plan/memory_model.cpp $placed 2 'PlacedRun.Learns*' \
   'canonical_rank ? placement.rank_in(unit.component, *canonical_rank) : 0' '0'
-mutant placed_on_equal_nodes 'the plan takes the nodes of a component for equally large' lib/plan/scheme_plan.cpp $plans 1 'Placement.ThePlanHas*' \
+mutant placed_on_equal_nodes 'the plan takes the nodes of a component for equally large' lib/plan/scheme_plan.cpp $placed 3 '*WholeTraining.HoldsWhat*' \
   'even ? 1' 'even || rank >= 0 ? 1'
 mutant placed_slivers 'a rank takes on a route for a moment of its time' lib/plan/placement_search.cpp $plans 1 'Placement.*' \
   'sliver = 0.04;' 'sliver = 0;'
