@@ -80,7 +80,6 @@ struct Loader::State {
     made.epochs_done =
         static_cast<double>(pool.begin().epoch) + pools_done / static_cast<double>(maker.pools_in_epoch());
     made.passes = maker.passes(pool, done);
-    if (made.passes.size() > 1) made.corpora = made.passes.size();
     return made;
   }
 

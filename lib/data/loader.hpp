@@ -34,8 +34,7 @@ struct StepBatches {
   PoolSource::Totals totals{};
 
   double epochs_done = 0;        // after this step, with the fraction
-  std::vector<double> passes{};  // through each corpus, after this step
-  std::size_t corpora = 0;       // where there are several: their number, and batches have Batch::corpora
+  std::vector<double> passes{};  // through each corpus, after this step; of several, batches have Batch::corpora
 };
 
 struct LoaderSettings {

@@ -118,8 +118,7 @@ struct Pass {
   // number of tokens that are predicted correctly, and of those that are in nll_sum but not in loss_sum.
   at::Tensor nll_sum, loss_sum, token_count, correct_count, truncated_count;
   bool wants_nll = false;
-  at::Tensor
-      nll;  // if it is wanted: nll of each target position [R · T], 0 where there is no loss; on the device, in fp64
+  at::Tensor nll;  // then: of each target position [R · T], 0 where there is no loss; on the device, in fp64
 };
 
 struct Visit : spec::Visit {

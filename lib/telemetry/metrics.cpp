@@ -69,7 +69,7 @@ void WindowSums::add(const StepMetrics& step) {
   nll += step.nll * tokens;
   tgt_tokens += tokens;
   truncated += step.truncated_tokens;
-  corpora.resize(step.corpora.size());
+  if (corpora.size() != step.corpora.size()) corpora.assign(step.corpora.size(), {});  // a checkpoint had others
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     corpora[c].nll += step.corpora[c].nll;
     corpora[c].tgt_tokens += step.corpora[c].tgt_tokens;
@@ -86,7 +86,6 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
       resumed_step_(before_.step),
       first_fraction_(before_.fraction_done),
       sums_(setup_.window) {
-  if (sums_.corpora.size() != setup_.corpora.size()) sums_.corpora.clear();  // those of other corpora
   for (const SinkKind& kind : sink_kinds()) {
     if (kind.is_wanted(setup_.config)) outputs_.push_back({&kind, BestEffort(log, (run_dir / kind.name).string())});
   }
@@ -190,7 +189,7 @@ StepRecord Metrics::record() const {
   }
   const double advanced = before_.fraction_done - first_fraction_;
   if (advanced > 0) record.eta_s = s * (1 - before_.fraction_done) / advanced;
-  // There are none where all steps were skipped.
+  // There are none, or those of a checkpoint, where all steps were skipped.
   for (std::size_t c = 0; c < std::min(sums_.corpora.size(), setup_.corpora.size()); ++c) {
     const CorpusSums& corpus = sums_.corpora[c];
     record.of_parts["nll/" + setup_.corpora[c]] = corpus.tgt_tokens > 0 ? corpus.nll / corpus.tgt_tokens : none;

@@ -446,7 +446,7 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
 StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
   result.kept_tokens.resize(components_of_routes_.size());
-  result.corpora.resize(batches.corpora);
+  if (batches.passes.size() > 1) result.corpora.resize(batches.passes.size());
   for (const auto& group : groups_) {
     if (group) group->collectives.set_step(options.step);
   }

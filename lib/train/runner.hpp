@@ -55,7 +55,7 @@ struct StepResult {
   double grad_norm = 0;
   std::vector<double> component_norms{};         // grad_norm is that of them
   std::vector<double> kept_tokens{};             // by route: tgt_tokens that are not truncated
-  std::vector<telemetry::CorpusSums> corpora{};  // data::StepBatches::corpora of them
+  std::vector<telemetry::CorpusSums> corpora{};  // where there are several
   bool clipped = false, skipped = false;
   bool stop = false;  // some rank has been asked to
   telemetry::Work work;

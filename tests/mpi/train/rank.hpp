@@ -189,13 +189,13 @@ class Rank {
 
   std::function<void()> before_update;  // of the steps
   std::set<std::size_t> idle;           // components that the next step leaves out
-  std::size_t corpora = 0;              // of the steps: data::StepBatches::corpora
+  std::size_t corpora = 0;              // that micro-batches have examples of, if they say so
 
   /// A step over `micro_batches` of all ranks, of which this one takes its share.
   train::StepResult step(const std::vector<data::Batch>& micro_batches, double lr) {
     const int world = layout_.world(), accumulation = (static_cast<int>(micro_batches.size()) + world - 1) / world;
     data::StepBatches batches;
-    batches.corpora = corpora;
+    batches.passes.resize(corpora);
     batches.batches.resize(static_cast<std::size_t>(accumulation));
     const bool has_routes = model_.spec().routes.size() > 1;
     for (std::size_t j = 0; j < micro_batches.size(); ++j) {
