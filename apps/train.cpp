@@ -41,9 +41,8 @@ int main(int argc, char** argv) {
     app.add_flag("--abandon-newer", training.abandon_newer,
                  "with --resume DIR: rename intact checkpoints newer than DIR to .old-…; if there are any and this "
                  "option is not given, train ends with code 2");
-    app.add_option(
-           "--allow-change", training.allow_changes,
-           "accept a changed key on resume: data, batch, seed, precision, loss, optimizer.type or .state, tasks")
+    app.add_option("--allow-change", training.allow_changes, "accept a changed key on resume; may be repeated")
+        ->check(CLI::IsMember(train::changeable_keys))
         ->type_name("KEY")
         ->allow_extra_args(false);
     app.add_flag("--profile", training.profile, "at the end, print where the time of a step went (rank 0)");

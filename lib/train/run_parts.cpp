@@ -7,6 +7,7 @@
 
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
+#include "core/memory.hpp"
 #include "data/preprocess.hpp"
 #include "model/stored_model.hpp"
 #include "model/stored_spec.hpp"
@@ -201,6 +202,7 @@ void RunParts::set_up(const Kept& kept) {
   }
 
   plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, target, counts, device); });
+  if (device.is_cpu()) prefer_huge_pages(static_cast<std::size_t>(plan->chosen().total_bytes + plan->copy_bytes));
   make_model(facts.vocab_live);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/json/array.hpp>
 #include <cstdint>
 #include <map>
@@ -73,10 +74,13 @@ struct RunFacts {
 /// corrupt}.
 [[nodiscard]] data::StepSizes sizes_with(data::BatchConfig batch, const checkpoint::Reader& reader, int world);
 
+/// Keys that may change on resume where a user says so. `tasks`: those of a model with stacks.
+inline constexpr std::array changeable_keys{"data",           "batch",           "seed", "precision", "loss",
+                                            "optimizer.type", "optimizer.state", "tasks"};
+
 /// Compares the saved settings with those of the present run. Throws Error{config} if the model or tokenizer has
-/// changed, or if data, batch, seed, precision, loss, optimizer.type, optimizer.state or the tasks of a model with
-/// stacks have changed and `allowed` does not name the key. Returns all other changes of optimizer and schedule, and
-/// the allowed ones, as texts for the log and the history.
+/// changed, or if one of changeable_keys has and `allowed` does not name it. Returns all other changes of optimizer and
+/// schedule, and the allowed ones, as texts for the log and the history.
 [[nodiscard]] std::vector<std::string> check_resumable(const checkpoint::Sections& saved,
                                                        const checkpoint::Sections& wanted,
                                                        std::span<const std::string> allowed, const std::string& where);

@@ -68,3 +68,9 @@ mutant prompt_ends_early 'a search reads a prompt without its last id' lib/decod
   '(has_encoder || shape.prefix_lm ? 0 : 1)' '(has_encoder ? 0 : 1)'
 mutant wide_rows_of_one_column 'columns that are packed as fp32 are all the first of their block' $cpu/pack.ipp $kernels 1 'Packing.*' \
   'matrix + i + (k + c) * column_stride' 'matrix + i + (k + 0 * c) * column_stride'
+mutant columns_start_anew 'a later part of the depth of columns overwrites the sums' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
+  'task.accumulate || k > 0' 'task.accumulate'
+mutant columns_forget_part 'a product is not added to columns that are no whole vectors' $cpu/products.ipp $kernels 1 'Products.*' \
+  'k < count && adds' 'k < count && !adds'
+mutant bias_of_first_panel 'each panel of a product has the bias of the first one' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
+  'p.bias + column : nullptr' 'p.bias + task.column : nullptr'

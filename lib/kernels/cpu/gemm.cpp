@@ -24,14 +24,15 @@ namespace {
 template <class T, class P>
 constexpr std::int64_t depth_step = std::is_same_v<T, P> ? 1024 : 512;
 constexpr std::int64_t depth_unit = 32;  // packed operands are padded to a multiple of this
+constexpr std::int64_t most_row_stride = 256;
 
 auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
 auto* as_aten(float* p) { return p; }
 
 template <class T>
 void micro_kernel(std::int64_t rows, std::int64_t columns, std::int64_t depth, T* a, std::int64_t a_stride, T* panel,
-                  float* c, std::int64_t c_stride, bool adds) {
-  at::native::cpublas::brgemm(rows, columns, depth, a_stride, panel_columns, c_stride, adds, as_aten(a), as_aten(panel),
+                  std::int64_t panel_stride, float* c, std::int64_t c_stride, bool adds) {
+  at::native::cpublas::brgemm(rows, columns, depth, a_stride, panel_stride, c_stride, adds, as_aten(a), as_aten(panel),
                               c, sizeof(T) == 2);
 }
 
@@ -45,7 +46,7 @@ bool multiplies_bf16() {
     try {
       Bf16 a[depth_unit] = {}, b[depth_unit * panel_columns] = {};
       float c[panel_columns] = {};
-      micro_kernel(1, panel_columns, depth_unit, a, depth_unit, b, c, panel_columns, false);
+      micro_kernel(1, panel_columns, depth_unit, a, depth_unit, b, panel_columns, c, panel_columns, false);
       return true;
     } catch (const std::exception&) {  // LibTorch's, or oneDNN's
       return false;
@@ -59,7 +60,8 @@ template <class T, class P>
 struct Product {
   T* a;
   std::int64_t rows, columns, depth, a_row, a_column;
-  P* panels;  // [columns / panel_columns][depth, padded][panel_columns]
+  P* b;  // panels of some columns; their distance, and that of their rows
+  std::int64_t b_panel, b_row;
   void* c;
   std::int64_t c_row;
   bool is_wide;  // c is fp32
@@ -67,32 +69,54 @@ struct Product {
   bool accumulate;
 
   /// The micro-kernels read `a` as it is.
-  [[nodiscard]] bool reads_a() const { return std::is_same_v<T, P> && a_column == 1 && depth % 2 == 0; }
-  /// They write `c` as it is.
-  [[nodiscard]] bool writes_c() const { return is_wide && bias == nullptr; }
+  [[nodiscard]] bool reads_a() const {
+    return std::is_same_v<T, P> && a_column == 1 && (std::is_same_v<T, float> || depth % 2 == 0);
+  }
+  [[nodiscard]] P* panel(std::int64_t column, std::int64_t k) const {
+    return b + column / panel_columns * b_panel + k * b_row;
+  }
 };
 
-/// One task: rows [first_row, first_row + rows) of columns [first_column, end_column). scratch: see scratch_floats().
+/// What a task computes: rows [row, row + rows) of columns [column, end_column). Its sums are apart, unless `c` is
+/// fp32.
+struct Task {
+  std::int64_t row, rows, column, end_column;
+  float* sums;
+  std::int64_t sums_row;
+  bool accumulate;  // to these sums
+};
+
+/// The sums of a panel, from `column` on, become numbers of `c` while they are in the inner cache.
 template <class T, class P>
-void multiply_tile(const Product<T, P>& p, std::int64_t first_row, std::int64_t rows, std::int64_t first_column,
-                   std::int64_t end_column, float* scratch) {
+void store(const Product<T, P>& p, const Task& task, std::int64_t column, std::int64_t columns) {
+  float* const sums = task.sums + column - task.column;
+  T* const bias = p.bias != nullptr ? p.bias + column : nullptr;
+  if (!p.is_wide) {
+    table().loops<T>().store_tile(sums, task.sums_row, static_cast<T*>(p.c) + task.row * p.c_row + column, p.c_row,
+                                  task.rows, columns, bias, p.accumulate);
+  } else if (bias != nullptr) {
+    float wide[panel_columns];
+    for (std::int64_t j = 0; j < columns; ++j) wide[j] = static_cast<float>(as_aten(bias)[j]);
+    table().fp32.store_tile(sums, task.sums_row, sums, task.sums_row, task.rows, columns, wide, false);
+  }
+}
+
+/// By the micro-kernels, from rows of `a`, or rows in `packed`.
+template <class T, class P>
+void multiply_rows(const Product<T, P>& p, const Task& task, P* packed) {
   constexpr std::int64_t step = depth_step<T, P>;
   const std::int64_t padded = round_up(p.depth, depth_unit);
-  P* const packed = reinterpret_cast<P*>(scratch + tile_rows * tile_columns);
-  float* const sums = p.writes_c() ? static_cast<float*>(p.c) + first_row * p.c_row + first_column : scratch;
-  const std::int64_t sums_row = p.writes_c() ? p.c_row : tile_columns;
-  const bool accumulate = p.accumulate && p.writes_c();
   for (std::int64_t k = 0; k < p.depth; k += step) {
     const std::int64_t here = std::min(step, p.depth - k);
-    const T* from = p.a + first_row * p.a_row + k * p.a_column;
+    const T* from = p.a + task.row * p.a_row + k * p.a_column;
     P* a = packed;
     std::int64_t a_row = step, reach = std::min(step, padded - k);
     if (p.reads_a()) {
       a = reinterpret_cast<P*>(const_cast<T*>(from)), a_row = p.a_row, reach = here;
-    } else if constexpr (std::is_same_v<T, P>) {
-      table().loops<T>().pack_rows(from, p.a_row, p.a_column, rows, here, reach, packed, step);
-    } else {
-      table().pack_rows_wide(from, p.a_row, p.a_column, rows, here, reach, packed, step);
+    } else if constexpr (std::is_same_v<P, Bf16>) {
+      table().pack_rows(from, p.a_row, p.a_column, task.rows, here, reach, packed, step);
+    } else if constexpr (std::is_same_v<T, Bf16>) {
+      table().pack_rows_wide(from, p.a_row, 1, task.rows, here, reach, packed, step);
     }
     for (std::int64_t part = 0; part < reach;) {
       // What is packed here may have any depth, such as the tokens of a batch: again powers of two.
@@ -100,28 +124,59 @@ void multiply_tile(const Product<T, P>& p, std::int64_t first_row, std::int64_t 
           p.reads_a() || reach == step
               ? reach
               : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(reach - part)));
-      for (std::int64_t column = first_column; column < end_column; column += panel_columns) {
-        const std::int64_t width = std::min(panel_columns, end_column - column);
-        P* const panel = p.panels + column * padded + (k + part) * panel_columns;
-        for (std::int64_t row = 0, count = 0; row < rows; row += count) {
-          count = next_rows(rows - row);
-          micro_kernel(count, width, depth, a + row * a_row + part, a_row, panel,
-                       sums + row * sums_row + column - first_column, sums_row, accumulate || k + part > 0);
+      for (std::int64_t column = task.column; column < task.end_column; column += panel_columns) {
+        const std::int64_t width = std::min(panel_columns, task.end_column - column);
+        for (std::int64_t row = 0, count = 0; row < task.rows; row += count) {
+          count = next_rows(task.rows - row);
+          micro_kernel(count, width, depth, a + row * a_row + part, a_row, p.panel(column, k + part), p.b_row,
+                       task.sums + row * task.sums_row + column - task.column, task.sums_row,
+                       task.accumulate || k + part > 0);
         }
+        if (k + part + depth >= p.depth) store(p, task, column, width);
       }
       part += depth;
     }
   }
-  if (p.writes_c()) return;
-  T* const bias = p.bias != nullptr ? p.bias + first_column : nullptr;
-  const std::int64_t at = first_row * p.c_row + first_column, columns = end_column - first_column;
-  if (!p.is_wide) {
-    table().loops<T>().store_tile(sums, sums_row, static_cast<T*>(p.c) + at, p.c_row, rows, columns, bias,
-                                  p.accumulate);
+}
+
+/// The same in fp32 where the columns of `a` are contiguous, as in the gradient of weights: there are no rows of it for
+/// a micro-kernel.
+template <class T>
+void multiply_columns(const Product<T, float>& p, const Task& task, float* packed) {
+  constexpr std::int64_t step = 112;  // of a panel and of these columns fit the inner cache
+  for (std::int64_t k = 0; k < p.depth; k += step) {
+    const std::int64_t here = std::min(step, p.depth - k);
+    const float* a = packed;
+    std::int64_t a_row = tile_rows;
+    if constexpr (std::is_same_v<T, float>) {
+      a = p.a + task.row + k * p.a_column, a_row = p.a_column;
+    } else {
+      table().pack_rows_wide(p.a + task.row + k * p.a_column, p.a_column, 1, here, task.rows, task.rows, packed, a_row);
+    }
+    for (std::int64_t column = task.column; column < task.end_column; column += panel_columns) {
+      const std::int64_t width = std::min(panel_columns, task.end_column - column);
+      table().multiply_columns(task.rows, width, here, a, a_row, p.panel(column, k), p.b_row,
+                               task.sums + column - task.column, task.sums_row, task.accumulate || k > 0);
+      if (k + here == p.depth) store(p, task, column, width);
+    }
+  }
+}
+
+/// scratch: see scratch_floats().
+template <class T, class P>
+void multiply_tile(const Product<T, P>& p, const Tiles::Tile& tile, float* scratch) {
+  const Task task{.row = tile.row,
+                  .rows = tile.rows,
+                  .column = tile.column,
+                  .end_column = tile.column + tile.columns,
+                  .sums = p.is_wide ? static_cast<float*>(p.c) + tile.row * p.c_row + tile.column : scratch,
+                  .sums_row = p.is_wide ? p.c_row : tile_columns,
+                  .accumulate = p.is_wide && p.accumulate};
+  P* const packed = reinterpret_cast<P*>(scratch + tile_rows * tile_columns);
+  if constexpr (std::is_same_v<P, float>) {
+    p.a_column == 1 ? multiply_rows(p, task, packed) : multiply_columns(p, task, packed);
   } else {
-    float wide[tile_columns];
-    for (std::int64_t j = 0; j < columns; ++j) wide[j] = static_cast<float>(as_aten(bias)[j]);
-    table().fp32.store_tile(sums, sums_row, static_cast<float*>(p.c) + at, p.c_row, rows, columns, wide, p.accumulate);
+    multiply_rows(p, task, packed);
   }
 }
 
@@ -134,15 +189,23 @@ std::int64_t scratch_floats() {
 
 template <class T, class P>
 void multiply(const Product<T, P>& p) {
-  const Tiles tiles(p.rows, p.columns, p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns);
+  const Tiles tiles(p.rows, p.columns, p.is_wide ? round_up(p.columns, panel_columns) : tile_columns);
   at::parallel_for(0, tiles.count(), 1, [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor scratch = at::empty({scratch_floats<T, P>()}, at::kFloat);
-    for (std::int64_t task = begin; task < end; ++task) {
-      const auto [row, rows, column, columns] = tiles.at(task);
-      multiply_tile(p, row, rows, column, column + columns, scratch.mutable_data_ptr<float>());
-    }
+    for (std::int64_t task = begin; task < end; ++task)
+      multiply_tile(p, tiles.at(task), scratch.mutable_data_ptr<float>());
     at::native::cpublas::brgemm_release(sizeof(P) == 2);
   });
+}
+
+}  // namespace
+
+namespace {
+
+/// Rows that are read as they are: panels of them are near enough to each other.
+bool is_in_order(const at::Tensor& matrix) {
+  return matrix.scalar_type() == at::kFloat && matrix.stride(1) == 1 && matrix.size(1) % panel_columns == 0 &&
+         matrix.stride(0) <= most_row_stride;
 }
 
 }  // namespace
@@ -151,6 +214,7 @@ PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
   if (type == PackedType::int8) return pack_matrix_int8(matrix);
   if (!has_micro_kernels()) return plain::pack_matrix(matrix, type);
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1), padded = round_up(rows, depth_unit);
+  if (is_in_order(matrix)) return {matrix, rows, columns};
   const std::int64_t panels = (columns + panel_columns - 1) / panel_columns;
   const bool widens = matrix.scalar_type() == at::kBFloat16 && !multiplies_bf16();
   at::Tensor data = at::empty({panels, padded, panel_columns}, widens ? at::kFloat : matrix.scalar_type());
@@ -206,7 +270,9 @@ void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const
                                .depth = b.rows,
                                .a_row = a.stride(0),
                                .a_column = by_rows ? 1 : a.stride(1),
-                               .panels = pointer<P>(b.data),
+                               .b = pointer<P>(b.data),
+                               .b_panel = b.data.dim() == 3 ? b.data.stride(0) : panel_columns,
+                               .b_row = b.data.dim() == 3 ? panel_columns : b.data.stride(0),
                                .c = c.mutable_data_ptr(),
                                .c_row = c.stride(0),
                                .is_wide = c.scalar_type() == at::kFloat,

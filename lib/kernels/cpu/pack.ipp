@@ -130,15 +130,12 @@ void pack_panel(const T* matrix, std::int64_t row_stride, std::int64_t column_st
   std::fill(out + used * panel_columns, out + padded / together * panel_columns, 0U);
 }
 
-template <class T>
-void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-               std::int64_t columns, std::int64_t padded, T* out, std::int64_t out_stride) {
-  constexpr std::int64_t size = sizeof(T);
+inline void pack_rows(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                      std::int64_t columns, std::int64_t padded, Bf16* out, std::int64_t out_stride) {
+  constexpr std::int64_t size = sizeof(Bf16);
   if (column_stride == 1) {
     for (std::int64_t i = 0; i < rows; ++i)
       std::memcpy(out + i * out_stride, matrix + i * row_stride, static_cast<std::size_t>(size * columns));
-  } else if constexpr (size == 4) {
-    transpose_words(matrix, column_stride * size, columns, rows, out, out_stride * size);
   } else {
     std::int64_t done = 0;  // rows
 #if defined(__AVX512F__)
@@ -162,7 +159,7 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
         const auto mask = static_cast<std::uint16_t>((1U << pairs) - 1);
 #pragma GCC unroll 16
         for (int r = 0; r < 16; ++r) {
-          T* const to = out + (done + r / 4 * 8 + r % 4) * out_stride + k;
+          Bf16* const to = out + (done + r / 4 * 8 + r % 4) * out_stride + k;
           _mm512_mask_storeu_epi32(to, mask, low[r]);
           _mm512_mask_storeu_epi32(to + 4 * out_stride, mask, high[r]);
         }
@@ -176,7 +173,7 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
       for (std::int64_t k = 0; k < columns; k += 2 * some) {
         const std::int64_t here = std::min(some, (columns - k + 1) / 2);
         for (std::int64_t p = 0; p < here; ++p) {
-          const T* column = matrix + first + (k + 2 * p) * column_stride;
+          const Bf16* column = matrix + first + (k + 2 * p) * column_stride;
           interleave(column, k + 2 * p + 1 < columns ? column + column_stride : nullptr, count, pairs + p * most);
         }
         // An odd last pair ends with a zero, for which `padded` has room.
@@ -185,7 +182,7 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
     }
   }
   for (std::int64_t i = 0; i < rows && columns < padded; ++i)
-    std::fill(out + i * out_stride + columns, out + i * out_stride + padded, T{});
+    std::fill(out + i * out_stride + columns, out + i * out_stride + padded, Bf16{});
 }
 
 /// out[i, 0 .. columns) in fp32: of rows whose elements follow each other, or of such columns.

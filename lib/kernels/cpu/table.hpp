@@ -121,10 +121,6 @@ struct Loops {
   /// in bf16 by pairs of rows, the elements of a column next to each other. Rows from `rows` on become zero.
   void (*pack_panel)(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
                      std::int64_t padded, std::int64_t columns, T* panel);
-  /// Rows of a matrix with one stride of 1, each made contiguous; columns from `columns` to `padded` (even) become
-  /// zero.
-  void (*pack_rows)(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-                    std::int64_t columns, std::int64_t padded, T* out, std::int64_t out_stride);
   /// out = tile + bias, or out += with `accumulate`; bias [columns] may be null.
   void (*store_tile)(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
                      std::int64_t columns, const T* bias, bool accumulate);
@@ -139,11 +135,19 @@ struct Loops {
 struct Table {
   Loops<float> fp32;
   Loops<Bf16> bf16;
+  /// Rows of a matrix with one stride of 1, each made contiguous; columns from `columns` to `padded` (even) become
+  /// zero.
+  void (*pack_rows)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                    std::int64_t columns, std::int64_t padded, Bf16* out, std::int64_t out_stride);
   /// The same as pack_panel and pack_rows, in fp32.
   void (*pack_panel_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
                           std::int64_t padded, std::int64_t columns, float* panel);
   void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
                          std::int64_t columns, std::int64_t padded, float* out, std::int64_t out_stride);
+  /// c (+)= aᵀ·b: a [depth, rows], b [depth, columns], c [rows, columns], rows contiguous. `b` is read by 16 columns.
+  void (*multiply_columns)(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
+                           std::int64_t a_row, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
+                           bool accumulate);
   /// target (+)= Σ partials [count, width], in order.
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);

@@ -52,7 +52,6 @@ constexpr Loops<T> loops() {
           attention<T>,
           attention_backward<T>,
           pack_panel<T>,
-          pack_rows<T>,
           store_tile<T>,
           round_row<T>,
           attention_step<T>};
@@ -61,9 +60,20 @@ constexpr Loops<T> loops() {
 }  // namespace
 
 extern const Table loop_table;
-const Table loop_table{loops<float>(), loops<Bf16>(), pack_panel_wide,       pack_rows_wide,
-                       sum_partials,   adamw,         adamw_stochastic,      ema,
-                       sum_of_squares, scale_tile,    top_log_probabilities, ARGOSY_TEXT(ARGOSY_ISA)};
+const Table loop_table{loops<float>(),
+                       loops<Bf16>(),
+                       pack_rows,
+                       pack_panel_wide,
+                       pack_rows_wide,
+                       multiply_columns,
+                       sum_partials,
+                       adamw,
+                       adamw_stochastic,
+                       ema,
+                       sum_of_squares,
+                       scale_tile,
+                       top_log_probabilities,
+                       ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

@@ -209,6 +209,11 @@ kill_in_a_step() {
   [ "$code" = 2 ]
   grep -q "beta3" log
 
+  ranks config.json --set run_dir=bad --allow-change tokenizer || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  grep -q -e "--allow-change: tokenizer not in {data,batch,seed,.*,tasks}" log
+
   ranks config.json --set run_dir=bad --set data.tokenizer=absent.model || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 3 ]
@@ -347,7 +352,7 @@ PY
   wait_for "step 50 " log
   kill -KILL $launcher
   wait $launcher || true
-  ranks "${settings[@]}" --set schedule.length=100 --allow-change schedule
+  ranks "${settings[@]}" --set schedule.length=100
   [ "$(find watched/wandb -name "*.wandb" | wc -l)" = 1 ]
   grep -q 'Z info    resumed from' watched/rank0.log
   [ "$(grep -c 'Z info    step 10 ' watched/rank0.log)" = 1 ]

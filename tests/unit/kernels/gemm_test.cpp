@@ -151,6 +151,27 @@ TEST(Packing, AsFp32WritesTheNumbersAndZerosBehindThem) {
   }
 }
 
+/// Likewise of every table.
+TEST(Products, OfColumnsAreTheSumsOfThePanelAndNothingElse) {
+  constexpr std::int64_t depth = 37, rows = 15, columns = 61, panel = cpu::panel_columns;
+  for (const char* name : {"baseline", "avx2", "avx512", "avx512_bf16", "avx512_amx"}) {
+    const cpu::Table* const table = cpu::table_named(name);
+    if (table == nullptr) continue;
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, accumulate));
+      const at::Tensor a = values({depth, rows + 5}, at::kFloat, 1), b = values({depth, panel}, at::kFloat, 2);
+      b.narrow(1, columns, panel - columns).fill_(std::numeric_limits<float>::quiet_NaN());  // as memory may hold
+      const at::Tensor c = values({rows, columns + 3}, at::kFloat, 3), before = c.clone();
+      table->multiply_columns(rows, columns, depth, a.const_data_ptr<float>(), a.stride(0), b.const_data_ptr<float>(),
+                              panel, c.mutable_data_ptr<float>(), c.stride(0), accumulate);
+      const at::Tensor product = at::mm(a.narrow(1, 0, rows).t(), b.narrow(1, 0, columns));
+      EXPECT_LT(distance(c.narrow(1, 0, columns), accumulate ? before.narrow(1, 0, columns) + product : product),
+                tolerance(at::kFloat));
+      EXPECT_TRUE(c.narrow(1, columns, 3).equal(before.narrow(1, columns, 3)));
+    }
+  }
+}
+
 TEST(Gemm, NanAndInfinityReachWhatTheyShouldAndNothingElse) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor a = values({40, 35}, type), b = values({35, 70}, type, 2);
