@@ -24,7 +24,8 @@ namespace {
 template <class T, class P>
 constexpr std::int64_t depth_step = std::is_same_v<T, P> ? 1024 : 512;
 constexpr std::int64_t depth_unit = 32;  // packed operands are padded to a multiple of this
-constexpr std::int64_t most_row_stride = 256;
+constexpr std::int64_t most_row_stride =
+    256;  // from 512 on, rows of a panel take each other's place in the inner cache
 
 auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
 auto* as_aten(float* p) { return p; }
@@ -198,11 +199,7 @@ void multiply(const Product<T, P>& p) {
   });
 }
 
-}  // namespace
-
-namespace {
-
-/// Rows that are read as they are: panels of them are near enough to each other.
+/// Whether the rows of a matrix are read as they are.
 bool is_in_order(const at::Tensor& matrix) {
   return matrix.scalar_type() == at::kFloat && matrix.stride(1) == 1 && matrix.size(1) % panel_columns == 0 &&
          matrix.stride(0) <= most_row_stride;
