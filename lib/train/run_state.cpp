@@ -315,24 +315,23 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
   struct Fixed {
     const json::object &saved, &wanted;
     const char *pointer, *key;
-    bool always;
     const char* unsaid = "nothing";  // what a checkpoint means that does not say it
   };
   const json::object saved_model = with_all_keys(saved.model, where);
   const auto allows = [&allowed](std::string_view key) { return std::ranges::find(allowed, key) != allowed.end(); };
   const std::string other_tasks = difference_of(sharing_in(saved.model, where), sharing_in(wanted.model, where));
-  const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
-                         {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
-                         {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
-                         {saved_model, wanted.model, "/lora", "lora", true},
-                         {saved.model, wanted.model, "/freeze", "freeze", true},
-                         {saved.data, wanted.data, "/order", "data", false},
-                         {saved.data, wanted.data, "/batch", "batch", false},
-                         {saved.data, wanted.data, "/seed", "seed", false},
-                         {saved.optimizer, wanted.optimizer, "/precision", "precision", false},
-                         {saved.optimizer, wanted.optimizer, "/loss", "loss", false},
-                         {saved.optimizer, wanted.optimizer, "/type", "optimizer.type", false},
-                         {saved.optimizer, wanted.optimizer, "/hparams/state", "optimizer.state", false, "\"fp32\""}};
+  const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model"},
+                         {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer"},
+                         {saved.model, wanted.model, "/vocab_size", "data.tokenizer"},
+                         {saved_model, wanted.model, "/lora", "lora"},
+                         {saved.model, wanted.model, "/freeze", "freeze"},
+                         {saved.data, wanted.data, "/order", "data"},
+                         {saved.data, wanted.data, "/batch", "batch"},
+                         {saved.data, wanted.data, "/seed", "seed"},
+                         {saved.optimizer, wanted.optimizer, "/precision", "precision"},
+                         {saved.optimizer, wanted.optimizer, "/loss", "loss"},
+                         {saved.optimizer, wanted.optimizer, "/type", "optimizer.type"},
+                         {saved.optimizer, wanted.optimizer, "/hparams/state", "optimizer.state", "\"fp32\""}};
   std::vector<std::string> changes;
   const bool same_model = text_at(saved_model, "/config", "") == text_at(wanted.model, "/config", "");
   if (!other_tasks.empty() && same_model) {
@@ -351,13 +350,13 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
                       now = text_at(part.wanted, part.pointer, part.unsaid);
     if (was == now) continue;
     const bool follows = !other_tasks.empty() && part.pointer == std::string_view("/order");  // tasks are corpora
-    if (!part.always && (allows(part.key) || follows)) {
+    const bool may_change = std::ranges::count(changeable_keys, std::string_view(part.key)) > 0;
+    if (may_change && (allows(part.key) || follows)) {
       changes.push_back(fmt::format("{}: {}, was {}", part.key, now, was));
       continue;
     }
-    const std::string remedy = part.always
-                                   ? "undo the change, or start a new run in another run_dir"
-                                   : fmt::format("undo the change, or allow it with --allow-change {}", part.key);
+    const std::string remedy = may_change ? fmt::format("undo the change, or allow it with --allow-change {}", part.key)
+                                          : "undo the change, or start a new run in another run_dir";
     throw_claim(Fault::config, fmt::format("{}: {} was {} and is now {}", where, part.key, was, now), where,
                 fmt::format("the {} that this run began with, {}", part.key, was), now, remedy);
   }

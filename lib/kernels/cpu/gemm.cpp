@@ -117,7 +117,7 @@ void multiply_rows(const Product<T, P>& p, const Task& task, P* packed) {
     } else if constexpr (std::is_same_v<P, Bf16>) {
       table().pack_rows(from, p.a_row, p.a_column, task.rows, here, reach, packed, step);
     } else if constexpr (std::is_same_v<T, Bf16>) {
-      table().pack_rows_wide(from, p.a_row, 1, task.rows, here, reach, packed, step);
+      table().pack_rows_wide(from, p.a_row, task.rows, here, reach, packed, step);
     }
     for (std::int64_t part = 0; part < reach;) {
       // What is packed here may have any depth, such as the tokens of a batch: again powers of two.
@@ -152,7 +152,7 @@ void multiply_columns(const Product<T, float>& p, const Task& task, float* packe
     if constexpr (std::is_same_v<T, float>) {
       a = p.a + task.row + k * p.a_column, a_row = p.a_column;
     } else {
-      table().pack_rows_wide(p.a + task.row + k * p.a_column, p.a_column, 1, here, task.rows, task.rows, packed, a_row);
+      table().pack_rows_wide(p.a + task.row + k * p.a_column, p.a_column, here, task.rows, task.rows, packed, a_row);
     }
     for (std::int64_t column = task.column; column < task.end_column; column += panel_columns) {
       const std::int64_t width = std::min(panel_columns, task.end_column - column);

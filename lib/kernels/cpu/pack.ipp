@@ -213,9 +213,9 @@ inline void pack_panel_wide(const Bf16* matrix, std::int64_t row_stride, std::in
   std::fill(panel + rows * panel_columns, panel + padded * panel_columns, 0.0F);
 }
 
-inline void pack_rows_wide(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-                           std::int64_t columns, std::int64_t padded, float* out, std::int64_t out_stride) {
-  widen(matrix, row_stride, column_stride, rows, columns, out, out_stride);
+inline void pack_rows_wide(const Bf16* matrix, std::int64_t row_stride, std::int64_t rows, std::int64_t columns,
+                           std::int64_t padded, float* out, std::int64_t out_stride) {
+  widen(matrix, row_stride, 1, rows, columns, out, out_stride);
   for (std::int64_t i = 0; i < rows && columns < padded; ++i)
     std::fill(out + i * out_stride + columns, out + i * out_stride + padded, 0.0F);
 }

@@ -139,11 +139,11 @@ struct Table {
   /// zero.
   void (*pack_rows)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
                     std::int64_t columns, std::int64_t padded, Bf16* out, std::int64_t out_stride);
-  /// The same as pack_panel and pack_rows, in fp32.
+  /// The same as pack_panel, and as pack_rows of contiguous rows, in fp32.
   void (*pack_panel_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
                           std::int64_t padded, std::int64_t columns, float* panel);
-  void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-                         std::int64_t columns, std::int64_t padded, float* out, std::int64_t out_stride);
+  void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t rows, std::int64_t columns,
+                         std::int64_t padded, float* out, std::int64_t out_stride);
   /// c (+)= aᵀ·b: a [depth, rows], b [depth, columns], c [rows, columns], rows contiguous. `b` has
   /// room for whole multiples of panel_columns.
   void (*multiply_columns)(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
