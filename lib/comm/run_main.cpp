@@ -20,6 +20,7 @@
 #include "comm/launcher.hpp"
 #include "comm/message.hpp"
 #include "comm/session.hpp"
+#include "core/denormals.hpp"
 #include "core/hash.hpp"
 #include "core/utf8.hpp"
 
@@ -218,6 +219,7 @@ void set_exit_why(std::string_view word) { exit_why = word; }
 
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Files::hold_standard_streams();
+  flush_denormals();       // before any thread starts, because it takes this from the one that starts it
   const StopSignals stop;  // first, because an early signal would kill the rank
   const bool dies_of_pipes = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;  // a write to a closed pipe then fails instead
   const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";

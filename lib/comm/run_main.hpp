@@ -44,6 +44,7 @@ struct Context {
 /// `result {"tool":…,"status":"failed","code":…,"error":…}` follows. If other ranks may be waiting, MPI_Abort ends the
 /// job. The exit file (exit_file.hpp) is written; if that fails, the exit code stays the same. If the reader of
 /// standard output has closed it, a single rank ends silently by SIGPIPE. A log that nobody reads does not harm a run.
+/// All threads compute without denormal numbers (denormals.hpp).
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
 /// Runs `body`, which uses a device through objects of the caller. If it throws, run_main logs that error and ends the

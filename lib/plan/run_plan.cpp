@@ -286,14 +286,17 @@ bool is_added(spec::Position position) {
          position == spec::Position::learned;
 }
 
-/// Small translation models often fail to learn unless positions are added to the embeddings of the source.
+/// Small encoders often fail to learn with a bias for each distance: after two minutes of the quickstart, t5 has 2
+/// BLEU, sinusoids 30, and rope 38 (pre-norm; post-norm 32).
 std::string position_warning(const spec::Architecture& shape, std::int64_t parameters) {
   constexpr std::int64_t enough = 250'000'000;
   const spec::Position position = shape.encoder_position;
-  if (shape.type == spec::ModelType::decoder || is_added(position) || parameters >= enough) return {};
+  if (shape.type == spec::ModelType::decoder || is_added(position) || position == spec::Position::rope ||
+      parameters >= enough)
+    return {};
   return fmt::format(
       "model.encoder.position is {}, and the model has {:.1f} M parameters; below {} M, encoders often fail to learn "
-      "unless positions are added to the embeddings (sinusoidal, learned)",
+      "with it; rope, sinusoidal and learned are safer",
       boost::describe::enum_to_string(position, ""), static_cast<double>(parameters) / 1e6, enough / 1'000'000);
 }
 

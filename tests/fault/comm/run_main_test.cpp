@@ -76,6 +76,8 @@ auto names_the_last_of(int ranks) {
   return ContainsRegex(fmt::format("no answer from ranks? ([0-9], )*{}", ranks - 1));
 }
 
+TEST_F(Run, ComputesWithoutDenormalsInAllThreads) { EXPECT_THAT(run_ranks(1, "computes").output, HasSubstr("none\n")); }
+
 TEST_F(Run, EndsWithZeroTheStepAndOneResultLine) {
   for (const int ranks : {1, 3}) {
     const Ended ended = run_ranks(ranks, "well");

@@ -111,16 +111,16 @@ TEST(RunPlan, WarnsOfFarTooFewOrTooManyTokensForAParameter) {
   EXPECT_TRUE(warnings({"schedule.length=1e", "schedule.warmup=0.01e"}).empty()) << "not known before the data are";
 }
 
-TEST(RunPlan, WarnsOfASmallEncoderWithoutAddedPositions) {
+TEST(RunPlan, WarnsOfASmallEncoderWithABiasOfPositions) {
   const auto warnings = [](const std::vector<std::string>& set) {
     return plan::warnings_of(run_plan_of(t5(set), target(1, 8)));
   };
   ASSERT_EQ(warnings({}).size(), 1U);
   EXPECT_TRUE(warnings({}).front().starts_with("model.encoder.position is t5, and the model has 60.7 M"))
       << warnings({}).front();
-  EXPECT_EQ(warnings({"model.encoder.position=rope"}).size(), 1U);
-  for (const char* added : {"sinusoidal", "sinusoidal_fairseq", "learned"})
-    EXPECT_TRUE(warnings({std::string("model.encoder.position=") + added}).empty()) << added;
+  EXPECT_EQ(warnings({"model.encoder.position=alibi"}).size(), 1U);
+  for (const char* safe : {"sinusoidal", "sinusoidal_fairseq", "learned", "rope"})
+    EXPECT_TRUE(warnings({std::string("model.encoder.position=") + safe}).empty()) << safe;
   EXPECT_TRUE(warnings({"model.width=2048", "model.ff=8192", "schedule.length=100000"}).empty()) << "large";
   EXPECT_TRUE(plan::warnings_of(run_plan_of(mistral({"model.decoder.layers=1"}), target(16, 8))).empty());
 }
