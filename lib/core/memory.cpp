@@ -12,7 +12,6 @@ void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);  // never
   mallopt(M_TOP_PAD, 64 << 20);
-  prefer_huge_pages(1 << 30);
 }
 
 void prefer_huge_pages(std::size_t bytes) {

@@ -476,6 +476,7 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
   plan::require_trainable(config);
   context.world.configure(config.comm);
   keep_freed_memory();
+  prefer_huge_pages(1 << 30);
   count_memory();
   const Threads threads = set_up_threads(context);
   context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({}), CPU instructions: {}",

@@ -36,6 +36,7 @@ TEST(Memory, LiesOnHugePagesWhereLinuxHasThem) {
   const bool has_them = madvise(asked, 4 * mib, MADV_HUGEPAGE) == 0 && asks_for_huge_pages(asked);
   munmap(asked, 4 * mib);
   keep_freed_memory();
+  prefer_huge_pages(1 << 30);
   void* const block = std::malloc(512 * mib);
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(asks_for_huge_pages(static_cast<char*>(block) + 256 * mib), has_them);
