@@ -72,5 +72,7 @@ mutant columns_start_anew 'a later part of the depth of columns overwrites the s
   'task.accumulate || k > 0' 'task.accumulate'
 mutant columns_forget_part 'a product is not added to columns that are no whole vectors' $cpu/products.ipp $kernels 1 'Products.*' \
   'k < count && adds' 'k < count && !adds'
+mutant columns_stay_wide 'the right half of a panel of columns is not multiplied' $cpu/products.ipp $kernels 1 'Products.*' \
+  'columns - j > most / 2 * lanes' 'columns - j > most * lanes'
 mutant bias_of_first_panel 'each panel of a product has the bias of the first one' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
   'p.bias + column : nullptr' 'p.bias + task.column : nullptr'

@@ -23,7 +23,8 @@ namespace {
 /// Such a part of both operands' blocks fits the cache. What is packed as fp32 for each task takes less room.
 template <class T, class P>
 constexpr std::int64_t depth_step = std::is_same_v<T, P> ? 1024 : 512;
-constexpr std::int64_t depth_unit = 32;  // packed operands are padded to a multiple of this
+constexpr std::int64_t depth_unit = 32;         // packed operands are padded to a multiple of this
+constexpr std::int64_t column_tile_rows = 240;  // of a task of multiply_columns(), which takes 12 or 6 at once
 constexpr std::int64_t most_row_stride =
     256;  // from 512 on, rows of a panel take each other's place in the inner cache
 
@@ -73,6 +74,11 @@ struct Product {
   [[nodiscard]] bool reads_a() const {
     return std::is_same_v<T, P> && a_column == 1 && (std::is_same_v<T, float> || depth % 2 == 0);
   }
+  /// As multiply_columns() does.
+  [[nodiscard]] bool reads_columns() const { return std::is_same_v<P, float> && a_column != 1; }
+  [[nodiscard]] std::int64_t task_rows() const { return reads_columns() ? column_tile_rows : tile_rows; }
+  /// Numbers of fp32 for the sums of a task that are not in `c`.
+  [[nodiscard]] std::int64_t sums_apart() const { return is_wide ? 0 : task_rows() * tile_columns; }
   [[nodiscard]] P* panel(std::int64_t column, std::int64_t k) const {
     return b + column / panel_columns * b_panel + k * b_row;
   }
@@ -148,13 +154,21 @@ void multiply_columns(const Product<T, float>& p, const Task& task, float* packe
   for (std::int64_t k = 0; k < p.depth; k += step) {
     const std::int64_t here = std::min(step, p.depth - k);
     const float* a = packed;
-    std::int64_t a_row = tile_rows;
+    std::int64_t a_row = column_tile_rows;
     if constexpr (std::is_same_v<T, float>) {
       a = p.a + task.row + k * p.a_column, a_row = p.a_column;
     } else {
       table().pack_rows_wide(p.a + task.row + k * p.a_column, p.a_column, here, task.rows, task.rows, packed, a_row);
     }
+    // Rows of the next step lie far apart, so that the processor does not look ahead to them by itself.
+    const std::int64_t panels = (task.end_column - task.column + panel_columns - 1) / panel_columns,
+                       share = (step + panels - 1) / panels;
+    std::int64_t fetched = k + here;
     for (std::int64_t column = task.column; column < task.end_column; column += panel_columns) {
+      for (const std::int64_t last = std::min({fetched + share, k + here + step, p.depth}); fetched < last; ++fetched) {
+        for (std::int64_t i = 0; i < task.rows; i += 64 / static_cast<std::int64_t>(sizeof(T)))
+          __builtin_prefetch(p.a + task.row + i + fetched * p.a_column, 0, 2);
+      }
       const std::int64_t width = std::min(panel_columns, task.end_column - column);
       table().multiply_columns(task.rows, width, here, a, a_row, p.panel(column, k), p.b_row,
                                task.sums + column - task.column, task.sums_row, task.accumulate || k > 0);
@@ -163,7 +177,7 @@ void multiply_columns(const Product<T, float>& p, const Task& task, float* packe
   }
 }
 
-/// scratch: see scratch_floats().
+/// scratch: for the sums of a task, and its block of `a`.
 template <class T, class P>
 void multiply_tile(const Product<T, P>& p, const Tiles::Tile& tile, float* scratch) {
   const Task task{.row = tile.row,
@@ -173,26 +187,21 @@ void multiply_tile(const Product<T, P>& p, const Tiles::Tile& tile, float* scrat
                   .sums = p.is_wide ? static_cast<float*>(p.c) + tile.row * p.c_row + tile.column : scratch,
                   .sums_row = p.is_wide ? p.c_row : tile_columns,
                   .accumulate = p.is_wide && p.accumulate};
-  P* const packed = reinterpret_cast<P*>(scratch + tile_rows * tile_columns);
+  P* const packed = reinterpret_cast<P*>(scratch + p.sums_apart());
   if constexpr (std::is_same_v<P, float>) {
-    p.a_column == 1 ? multiply_rows(p, task, packed) : multiply_columns(p, task, packed);
+    p.reads_columns() ? multiply_columns(p, task, packed) : multiply_rows(p, task, packed);
   } else {
     multiply_rows(p, task, packed);
   }
 }
 
-/// The sums of a task, and its block of `a`.
-template <class T, class P>
-std::int64_t scratch_floats() {
-  constexpr std::int64_t size = sizeof(P);
-  return tile_rows * (tile_columns + depth_step<T, P> * size / 4);
-}
-
 template <class T, class P>
 void multiply(const Product<T, P>& p) {
-  const Tiles tiles(p.rows, p.columns, p.is_wide ? round_up(p.columns, panel_columns) : tile_columns);
+  const std::int64_t most_columns = p.is_wide ? round_up(p.columns, panel_columns) : tile_columns;
+  const Tiles tiles(p.rows, p.columns, most_columns, p.task_rows(), p.reads_columns() ? 12 : 16);
+  constexpr std::int64_t block = tile_rows * depth_step<T, P> * static_cast<std::int64_t>(sizeof(P)) / 4;
   at::parallel_for(0, tiles.count(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::Tensor scratch = at::empty({scratch_floats<T, P>()}, at::kFloat);
+    const at::Tensor scratch = at::empty({p.sums_apart() + block}, at::kFloat);
     for (std::int64_t task = begin; task < end; ++task)
       multiply_tile(p, tiles.at(task), scratch.mutable_data_ptr<float>());
     at::native::cpublas::brgemm_release(sizeof(P) == 2);

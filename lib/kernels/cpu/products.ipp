@@ -37,7 +37,7 @@ template <class T, int tile_rows, int tile_vectors, bool adds>
 inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb,
                  float* c, std::int64_t ldc, float scale) {
   Vec sum[tile_rows][tile_vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < tile_rows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < tile_vectors; ++j) sum[i][j] = adds ? load(c + i * ldc + j * lanes) : Vec{};
@@ -46,13 +46,13 @@ inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64
     Vec right[tile_vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < tile_vectors; ++j) right[j] = load(b + j * lanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < tile_rows; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < tile_vectors; ++j) sum[i][j] = multiply_add<T>(sum[i][j], a + i * ai + k * ak, right[j]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < tile_rows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < tile_vectors; ++j) store(c + i * ldc + j * lanes, adds ? sum[i][j] : sum[i][j] * scale);
@@ -112,10 +112,11 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const
 inline void multiply_columns(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
                              std::int64_t a_row, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
                              bool accumulate) {
-  constexpr int vectors = lanes == 16 ? 4 : 2;
-  constexpr std::int64_t width = vectors * lanes;
-  float part[6 * width];  // of columns that are no whole vectors
-  const auto tiles_of = [&](auto adds, auto count, std::int64_t& i, std::int64_t j) {
+  constexpr int most = lanes == 16 ? 4 : 2;  // vectors of a tile
+  float part[6 * most * lanes];              // of columns that are no whole vectors
+  const auto tiles_of = [&](auto adds, auto count, auto vectors, std::int64_t& i, std::int64_t j) {
+    constexpr std::int64_t width = vectors * lanes;
+    static_assert(count * width <= 6 * most * lanes);
     const std::int64_t here = std::min(width, columns - j);
     for (; i + count <= rows; i += count) {
       float* const to = c + i * c_row + j;
@@ -132,11 +133,18 @@ inline void multiply_columns(std::int64_t rows, std::int64_t columns, std::int64
     }
   };
   const auto all = [&](auto adds) {
-    for (std::int64_t j = 0; j < columns; j += width) {
+    for (std::int64_t j = 0; j < columns; j += most * lanes) {
       std::int64_t i = 0;
-      tiles_of(adds, std::integral_constant<int, 6>{}, i, j);
-      tiles_of(adds, std::integral_constant<int, 2>{}, i, j);
-      tiles_of(adds, std::integral_constant<int, 1>{}, i, j);
+      const auto rows_of = [&](auto vectors) {
+        tiles_of(adds, std::integral_constant<int, 6 * most / vectors>{}, vectors, i, j);
+        tiles_of(adds, std::integral_constant<int, 2>{}, vectors, i, j);
+        tiles_of(adds, std::integral_constant<int, 1>{}, vectors, i, j);
+      };
+      if (columns - j > most / 2 * lanes) {
+        rows_of(std::integral_constant<int, most>{});
+      } else {
+        rows_of(std::integral_constant<int, most / 2>{});
+      }
     }
   };
   accumulate ? all(std::true_type{}) : all(std::false_type{});

@@ -23,14 +23,17 @@ inline std::int64_t next_rows(std::int64_t left) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(left)));
 }
 
-/// Tiles of about equal height, several for each thread; columns are cut where rows alone are too few.
+/// Tiles of about equal height, as many for each thread; columns are cut where rows alone are too few.
 class Tiles {
  public:
-  Tiles(std::int64_t rows, std::int64_t columns, std::int64_t most_columns) : rows_(rows), columns_(columns) {
-    const std::int64_t threads = at::get_num_threads(), wanted = threads == 1 ? 1 : 4 * threads;
-    height_ = std::clamp(round_up((rows + wanted - 1) / wanted, 16), std::int64_t{32}, tile_rows);
+  /// A tile has at most `most_rows`, a multiple of `unit`, and so many columns.
+  Tiles(std::int64_t rows, std::int64_t columns, std::int64_t most_columns, std::int64_t most_rows = tile_rows,
+        std::int64_t unit = 16)
+      : rows_(rows), columns_(columns) {
+    const std::int64_t threads = at::get_num_threads(), wanted = round_up((rows + most_rows - 1) / most_rows, threads);
+    height_ = std::clamp(round_up((rows + wanted - 1) / wanted, unit), round_up(32, unit), most_rows);
     down_ = (rows + height_ - 1) / height_;
-    const std::int64_t ranges = (wanted + down_ - 1) / down_;
+    const std::int64_t ranges = (threads + down_ - 1) / down_;
     width_ = std::min(most_columns, round_up((columns + ranges - 1) / ranges, panel_columns));
     across_ = (columns + width_ - 1) / width_;
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kernels/cpu/table.hpp"
+#include "kernels/cpu/tiles.hpp"
 #include "unit/kernels/compare.hpp"
 
 namespace argosy::test {
@@ -47,8 +48,9 @@ TEST_P(Gemm, EqualsPlain) {
 INSTANTIATE_TEST_SUITE_P(All, Gemm,
                          testing::Combine(testing::Values(at::kFloat, at::kBFloat16),
                                           testing::Values(Shape{1, 1, 1}, Shape{3, 7, 5}, Shape{130, 33, 65},
-                                                          Shape{129, 2082, 300}, Shape{64, 1061, 64}, Shape{5, 64, 8},
-                                                          Shape{0, 8, 4}, Shape{4, 8, 0}, Shape{4, 0, 8}),
+                                                          Shape{129, 2082, 300}, Shape{500, 130, 90},
+                                                          Shape{64, 1061, 64}, Shape{5, 64, 8}, Shape{0, 8, 4},
+                                                          Shape{4, 8, 0}, Shape{4, 0, 8}),
                                           testing::Bool(), testing::Bool()));
 
 class GemmInt8 : public testing::TestWithParam<std::tuple<at::ScalarType, Shape, bool>> {};
@@ -157,11 +159,41 @@ TEST(Packing, AsFp32WritesTheNumbersAndZerosBehindThem) {
   }
 }
 
+TEST(Products, TilesAreAllOfTheResultAndAsManyForEachThread) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3, 8}) {
+    at::set_num_threads(threads);
+    for (const std::int64_t rows : {1, 40, 500, 864, 2000}) {
+      for (const std::int64_t columns : {1, 288, 4000}) {
+        for (const bool tall : {false, true}) {
+          const cpu::Tiles tiles = tall ? cpu::Tiles(rows, columns, columns, 240, 12) : cpu::Tiles(rows, columns, 256);
+          SCOPED_TRACE(fmt::format("{} threads, {} x {}, {}", threads, rows, columns, tall));
+          const at::Tensor times = at::zeros({rows, columns}, at::kInt);
+          for (std::int64_t task = 0; task < tiles.count(); ++task) {
+            const auto [row, height, column, width] = tiles.at(task);
+            EXPECT_LE(height, tall ? 240 : cpu::tile_rows);
+            times.narrow(0, row, height).narrow(1, column, width).add_(1);
+          }
+          EXPECT_TRUE(times.eq(1).all().item<bool>());
+          if (rows >= 864 && threads <= 2) {
+            EXPECT_EQ(tiles.count() % threads, 0);
+          }
+          if (columns == 4000) {
+            EXPECT_GE(tiles.count(), threads);
+          }
+        }
+      }
+    }
+  }
+  at::set_num_threads(before);
+}
+
 TEST(Products, OfColumnsAreTheSumsOfThePanelAndNothingElse) {
-  constexpr std::int64_t depth = 37, rows = 15, columns = 61, panel = cpu::panel_columns;
+  constexpr std::int64_t depth = 37, rows = 27, panel = cpu::panel_columns;
   for (const cpu::Table* const table : all_tables()) {
-    for (const bool accumulate : {false, true}) {
-      SCOPED_TRACE(fmt::format("{} {}", table->name, accumulate));
+    for (const auto& [columns, accumulate] : std::vector<std::pair<std::int64_t, bool>>{
+             {5, false}, {5, true}, {29, true}, {32, false}, {32, true}, {61, false}, {61, true}}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", table->name, columns, accumulate));
       const at::Tensor a = values({depth, rows + 5}, at::kFloat, 1), b = values({depth, panel}, at::kFloat, 2);
       b.narrow(1, columns, panel - columns).fill_(std::numeric_limits<float>::quiet_NaN());  // as memory may hold
       const at::Tensor c = values({rows, columns + 3}, at::kFloat, 3), before = c.clone();
