@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
       for (const decode::Translation& line : scored) log_probability += line.log_probability;
       return scored;
     });
-    const double seconds = context.clock.monotonic_s() - loaded_s;
+    const double seconds = context.clock.monotonic_s() - loaded_s - report.scoring_s;
 
     boost::json::object figures{{"step", step},
                                 {"lines", report.lines},
@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
       figures["beam"] = command.options.search.beam;
     }
     if (report.scores) {
+      figures["scoring_s"] = report.scoring_s;
       figures["bleu"] = report.scores->bleu;
       figures["chrf"] = report.scores->chrf;
       figures["ter"] = report.scores->ter;

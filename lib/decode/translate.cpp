@@ -114,18 +114,27 @@ std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Pa
               references ? std::to_string(*references) : "more");
 }
 
-/// Counts of all scores.
+/// Counts of all scores. Each rank counts a share of the lines.
 struct ScoreCounts {
   BleuCounts bleu;
   ChrfCounts chrf;
   TerCounts ter;
 
-  void add(const Translation& translation, const std::string& reference) {
-    bleu.add(translation.text, reference);
-    chrf.add(translation.text, reference);
-    ter.add(translation.text, reference);
+  /// Those of this rank; the same arguments on every rank.
+  void add(const comm::Communicator& world, const std::vector<Translation>& translations, const Lines& references) {
+    ARGOSY_CHECK(translations.size() == references.size(), "{} and {}", translations.size(), references.size());
+    const auto size = static_cast<std::size_t>(world.size());
+    for (auto i = static_cast<std::size_t>(world.rank()); i < translations.size(); i += size) {
+      bleu.add(translations[i].text, references[i]);
+      chrf.add(translations[i].text, references[i]);
+      ter.add(translations[i].text, references[i]);
+    }
   }
-  [[nodiscard]] TranslationScores scores() const { return {bleu.score(), chrf.score(), ter.score()}; }
+  /// Of the lines of all ranks. **Collective**; call it once.
+  [[nodiscard]] TranslationScores scores(const comm::Communicator& world) {
+    for (const std::span<std::int64_t> each : {bleu.counts(), chrf.counts(), ter.counts()}) world.all_reduce(each);
+    return {bleu.score(), chrf.score(), ter.score()};
+  }
 };
 
 void refuse_same(const Files& files, const Path& output, const std::optional<Path>& other, const char* what) {
@@ -146,14 +155,9 @@ std::map<std::string, std::string> score_signatures() {
 
 TranslationScores score_translations(const comm::Communicator& world, const std::vector<Translation>& translations,
                                      const std::vector<std::string>& references) {
-  ARGOSY_CHECK(translations.size() == references.size(), "{} and {}", translations.size(), references.size());
   ScoreCounts counts;
-  const auto size = static_cast<std::size_t>(world.size());
-  for (auto i = static_cast<std::size_t>(world.rank()); i < translations.size(); i += size)
-    counts.add(translations[i], references[i]);
-  for (const std::span<std::int64_t> each : {counts.bleu.counts(), counts.chrf.counts(), counts.ter.counts()})
-    world.all_reduce(each);
-  return counts.scores();
+  counts.add(world, translations, references);
+  return counts.scores(world);
 }
 
 struct TextTranslation::Impl {
@@ -196,6 +200,7 @@ struct TextTranslation::Impl {
     });
     share(part);
     if (files.targets) share(target_part);
+    if (files.reference) share(reference_part);
   }
 
   void share(Lines& lines) {
@@ -251,11 +256,7 @@ struct TextTranslation::Impl {
   void write(const std::vector<Translation>& translations, std::uint64_t first) {
     comm::at_root(context.world, [&] {
       std::string text;
-      for (std::size_t i = 0; i < translations.size(); ++i) {
-        const Translation& translation = translations[i];
-        text += written(translation, first + i);
-        if (references) counts.add(translation, reference_part[i]);
-      }
+      for (std::size_t i = 0; i < translations.size(); ++i) text += written(translations[i], first + i);
       output ? output->append(text) : context.print(text);
       const auto size_bytes = input->size_bytes();
       if (size_bytes && *size_bytes > files.part_bytes)
@@ -263,14 +264,20 @@ struct TextTranslation::Impl {
     });
   }
 
+  /// Compares with the references; how long it took, in seconds.
+  double count(const std::vector<Translation>& translations) {
+    const double begin_s = context.clock.monotonic_s();
+    comm::agree(context.world, [&] { counts.add(context.world, translations, reference_part); });
+    return context.clock.monotonic_s() - begin_s;
+  }
+
   comm::Context& context;
   const TextFiles files;
-  Lines part, target_part;
+  Lines part, target_part, reference_part;
+  ScoreCounts counts;
   // Rank 0:
   std::optional<LineSource> input, references, targets;
   std::optional<OutputFile> output;
-  Lines reference_part;
-  ScoreCounts counts;
   bool warned = false;
 };
 
@@ -289,11 +296,12 @@ TextReport TextTranslation::run(const TranslateLines& translate) {
     ARGOSY_CHECK(translations.size() == lines, "{} and {}", translations.size(), lines);
     text.write(translations, report.lines);
     report.lines += lines;
+    if (text.files.reference) report.scoring_s += text.count(translations);
   }
   comm::agree(text.context.world, [&] {
     if (text.output) text.output->commit();
   });
-  if (text.references) report.scores = text.counts.scores();
+  if (text.files.reference) report.scores = text.counts.scores(text.context.world);
   return report;
 }
 

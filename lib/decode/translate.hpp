@@ -78,7 +78,8 @@ struct TextFiles {
 
 struct TextReport {
   std::uint64_t lines = 0;
-  std::optional<TranslationScores> scores{};  // with references; rank 0's
+  std::optional<TranslationScores> scores{};  // with references
+  double scoring_s = 0;                       // the part of run() that compares with the references
 };
 
 /// Translates lines. **Collective**, with the same result on every rank.

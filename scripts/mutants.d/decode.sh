@@ -46,3 +46,5 @@ mutant stop_kept 'the stop string stays in the text' lib/decode/lines.cpp mpi/mp
 ' ''
 mutant targets_of_other_lines 'targets are not read along with their lines' lib/decode/translate.cpp mpi/mpi_decode 1 '*TargetsGo*' \
   'Lines more = source.next(part.size() - lines.size());' 'Lines more = source.next(1 + part.size() - lines.size());'
+mutant scores_of_own_lines 'a rank scores the lines that it has counted, not all' lib/decode/translate.cpp mpi/mpi_decode 2 '*ScoresCountOver*' \
+  'for (const std::span<std::int64_t> each : {bleu.counts(), chrf.counts(), ter.counts()}) world.all_reduce(each);' 'static_cast<void>(world);'
