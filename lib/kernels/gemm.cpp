@@ -36,7 +36,7 @@ void gemm_int8(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, 
 }  // namespace
 
 PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
-  if (type == PackedType::same) return {matrix, matrix.size(0), matrix.size(1)};
+  if (type != PackedType::int8) return {matrix, matrix.size(0), matrix.size(1)};
   const auto [integers, scales] = to_int8(matrix, 0);
   ARGOSY_CHECK(scales.isfinite().all().item<bool>() || matrix.size(1) == 0, "int8 weights that are not finite");
   return {integers.to(at::kChar), matrix.size(0), matrix.size(1), scales, integers.sum(0).to(at::kInt)};
@@ -65,12 +65,21 @@ void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const
 
 }  // namespace plain
 
+namespace {
+
+PackedMatrix packed_for(const at::Tensor& a, const at::Tensor& b) {
+  constexpr std::int64_t few = 512;  // of rows of the result: with more, a copy of `b` costs less than it saves
+  return pack_matrix(b, a.stride(1) != 1 && a.size(0) <= few ? PackedType::brief : PackedType::same);
+}
+
+}  // namespace
+
 void gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const GemmOptions& options) {
-  gemm(a, pack_matrix(b), c, options);
+  gemm(a, packed_for(a, b), c, options);
 }
 
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const OptionalTensor& bias) {
-  return gemm(a, pack_matrix(b), bias);
+  return gemm(a, packed_for(a, b), bias);
 }
 
 at::Tensor gemm(const at::Tensor& a, const PackedMatrix& b, const OptionalTensor& bias) {

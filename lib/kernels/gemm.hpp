@@ -13,13 +13,14 @@ namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// int8: see PackedMatrix::scales.
-enum class PackedType { same, int8 };
+/// int8: see PackedMatrix::scales. brief: for a single product with the few columns of a matrix, as the gradient of
+/// weights is one; even rows that are read slowly are then not worth a copy.
+enum class PackedType { same, int8, brief };
 
 /// The right operand of a product, in the order in which the device reads it. It does not follow later changes of the
 /// matrix.
 struct PackedMatrix {
-  at::Tensor data;  // the matrix itself where the device has no such order
+  at::Tensor data;  // the matrix itself where the device has no such order, or reads its rows as fast
   std::int64_t rows = 0, columns = 0;
   /// int8: column j is data·scales[j] with integers from -127 to 127, and scales[j] = max |column j| / 127. The rows of
   /// the left operand are rounded to 8 bits in the same way. Products and sums of integers are exact.

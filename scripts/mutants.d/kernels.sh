@@ -74,5 +74,7 @@ mutant columns_forget_part 'a product is not added to columns that are no whole 
   'k < count && adds' 'k < count && !adds'
 mutant columns_stay_wide 'the right half of a panel of columns is not multiplied' $cpu/products.ipp $kernels 1 'Products.*' \
   'columns - j > most / 2 * lanes' 'columns - j > most * lanes'
+mutant rows_of_any_width_in_place 'rows of a width that is no half panel are read in place, and beyond their end' $cpu/gemm.cpp $kernels 1 'Gemm.*' \
+  'matrix.size(1) % (panel_columns / 2) == 0 &&' ''
 mutant bias_of_first_panel 'each panel of a product has the bias of the first one' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
   'p.bias + column : nullptr' 'p.bias + task.column : nullptr'

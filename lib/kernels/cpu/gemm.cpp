@@ -25,8 +25,7 @@ template <class T, class P>
 constexpr std::int64_t depth_step = std::is_same_v<T, P> ? 1024 : 512;
 constexpr std::int64_t depth_unit = 32;         // packed operands are padded to a multiple of this
 constexpr std::int64_t column_tile_rows = 240;  // of a task of multiply_columns(), which takes 12 or 6 at once
-constexpr std::int64_t most_row_stride =
-    256;  // from 512 on, rows of a panel take each other's place in the inner cache
+constexpr std::int64_t slow_row_stride = 512;   // at its multiples, rows take each other's place in the caches
 
 auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
 auto* as_aten(float* p) { return p; }
@@ -208,10 +207,10 @@ void multiply(const Product<T, P>& p) {
   });
 }
 
-/// Whether the rows of a matrix are read as they are.
-bool is_in_order(const at::Tensor& matrix) {
-  return matrix.scalar_type() == at::kFloat && matrix.stride(1) == 1 && matrix.size(1) % panel_columns == 0 &&
-         matrix.stride(0) <= most_row_stride;
+/// Whether the rows of a matrix are read as they are, by half panels.
+bool is_in_order(const at::Tensor& matrix, PackedType type) {
+  return matrix.scalar_type() == at::kFloat && matrix.stride(1) == 1 && matrix.size(1) % (panel_columns / 2) == 0 &&
+         (type == PackedType::brief || matrix.stride(0) % slow_row_stride != 0);
 }
 
 }  // namespace
@@ -220,7 +219,7 @@ PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
   if (type == PackedType::int8) return pack_matrix_int8(matrix);
   if (!has_micro_kernels()) return plain::pack_matrix(matrix, type);
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1), padded = round_up(rows, depth_unit);
-  if (is_in_order(matrix)) return {matrix, rows, columns};
+  if (is_in_order(matrix, type)) return {matrix, rows, columns};
   const std::int64_t panels = (columns + panel_columns - 1) / panel_columns;
   const bool widens = matrix.scalar_type() == at::kBFloat16 && !multiplies_bf16();
   at::Tensor data = at::empty({panels, padded, panel_columns}, widens ? at::kFloat : matrix.scalar_type());

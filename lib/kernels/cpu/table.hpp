@@ -145,7 +145,7 @@ struct Table {
   void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t rows, std::int64_t columns,
                          std::int64_t padded, float* out, std::int64_t out_stride);
   /// c (+)= aᵀ·b: a [depth, rows], b [depth, columns], c [rows, columns], rows contiguous. `b` has
-  /// room for whole multiples of panel_columns.
+  /// room for whole multiples of half of panel_columns.
   void (*multiply_columns)(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
                            std::int64_t a_row, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
                            bool accumulate);

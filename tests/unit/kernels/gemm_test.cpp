@@ -132,6 +132,27 @@ TEST(Gemm, BitsOfARowDependOnNoOtherRowAndNoThreads) {
   }
 }
 
+/// Rows in their own order give the bits of packed ones.
+TEST(Gemm, ReadsRowsInPlaceWhereACopyDoesNotPay) {
+  struct Case {
+    std::int64_t columns, stride;
+    bool copied, copied_for_few_columns;
+  };
+  for (const Case& one : {Case{288, 288, false, false}, Case{32, 100, false, false}, Case{160, 1024, true, false},
+                          Case{512, 512, true, false}, Case{300, 300, true, true}}) {
+    SCOPED_TRACE(fmt::format("{} of {} columns", one.columns, one.stride));
+    const at::Tensor b = values({130, one.stride}, at::kFloat, 2).narrow(1, one.stride - one.columns, one.columns);
+    const PackedMatrix transposed = pack_matrix(b.t().contiguous().t());
+    if (transposed.data.dim() != 3) continue;  // without AVX2
+    const at::Tensor rows = values({40, 130}, at::kFloat), columns = values({130, 40}, at::kFloat, 3).t();
+    const at::Tensor many = values({130, 600}, at::kFloat, 4).t();
+    EXPECT_EQ(pack_matrix(b).data.is_alias_of(b), !one.copied);
+    EXPECT_EQ(pack_matrix(b, PackedType::brief).data.is_alias_of(b), !one.copied_for_few_columns);
+    for (const at::Tensor& a : {rows, columns, many}) EXPECT_TRUE(gemm(a, b).equal(gemm(a, transposed)));
+    EXPECT_TRUE(gemm(columns, pack_matrix(b, PackedType::brief)).equal(gemm(columns, transposed)));
+  }
+}
+
 /// Of every table that this processor runs, whichever one it takes for products.
 std::vector<const cpu::Table*> all_tables() {
   std::vector<const cpu::Table*> tables;
