@@ -11,6 +11,25 @@ const T* head_of(const HeadsView& view, std::int64_t row, std::int64_t head) {
   return static_cast<const T*>(view.data) + row * view.row + head * view.head;
 }
 
+struct Head {
+  std::int64_t row, head;
+};
+/// Which one the next task of a thread has.
+inline Head after(Head one, std::int64_t heads) {
+  return one.head + 1 == heads ? Head{one.row + 1, 0} : Head{one.row, one.head + 1};
+}
+
+/// Brings position `t` of a head, which is read or written soon, into the cache: a processor does not look ahead to
+/// pieces of memory that are so short. The head may lie behind the last row.
+template <class T>
+void fetch(const HeadsView& view, Head of, std::int64_t t, std::int64_t size) {
+  constexpr std::int64_t bytes = sizeof(T), line = 64;
+  const std::int64_t at = of.row * view.row + of.head * view.head + t * view.position;
+  const auto from = reinterpret_cast<std::uintptr_t>(view.data) + static_cast<std::uintptr_t>(at * bytes);
+  for (std::int64_t i = 0; i < size * bytes; i += line)
+    __builtin_prefetch(reinterpret_cast<const void*>(from + static_cast<std::uintptr_t>(i)), 0, 2);
+}
+
 /// Rows of operands; the stride counts numbers.
 template <class T>
 struct Rows {
@@ -308,6 +327,11 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
                                    reinterpret_cast<Operand<T>*>(p) + i * keys);
         io.lse[(row * shape.heads + head) * shape.queries + first + i] = of.lse;
         inverse[i] = of.inverse;
+        fetch<T>(io.out, {row, head}, first + i, size);
+        fetch<T>(io.q, after({row, head}, shape.heads), first + i, size);
+        if (first + i >= shape.keys) continue;
+        for (const HeadsView& view : {io.k, io.v})
+          fetch<T>(view, after({row, kv_head}, shape.kv_heads), first + i, size);
       }
       multiply<T, false>(count, width, words<T>(last - begin), p + begin / together<T>, words<T>(keys), 1,
                          v.words() + begin / together<T> * v.word_stride(), v.word_stride(), o, width);
@@ -366,6 +390,14 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
         for_vectors(size, [&](auto at) { deltas += at.get(out) * at.get(go.data + i * go.stride); });
         softmax_backward(scores + i * keys, dp + i * keys, begin, shifted(own, all.first), end, lse, sum_of(deltas),
                          reinterpret_cast<Operand<T>*>(p) + i * keys, reinterpret_cast<Operand<T>*>(ds) + i * keys);
+        fetch<T>(io.dq, {row, head}, first + i, size);
+        for (const HeadsView& view : {io.q, io.dout, io.out})
+          fetch<T>(view, after({row, head}, shape.heads), first + i, size);
+        if (first + i < shape.keys) {
+          for (const HeadsView& view : {io.dk, io.dv}) fetch<T>(view, {row, kv_head}, first + i, size);
+          for (const HeadsView& view : {io.k, io.v})
+            fetch<T>(view, after({row, kv_head}, shape.kv_heads), first + i, size);
+        }
         if (io.dbias == nullptr) continue;
         float* const dbias = io.dbias + row * shape.heads * (shape.keys + shape.queries - 1) +
                              bias_begin(shape, head, first + i) + own.first;
