@@ -160,17 +160,18 @@ void multiply_columns(const Product<T, float>& p, const Task& task, float* packe
       table().pack_rows_wide(p.a + task.row + k * p.a_column, p.a_column, here, task.rows, task.rows, packed, a_row);
     }
     // Rows of the next step lie far apart, so that the processor does not look ahead to them by itself.
-    const std::int64_t panels = (task.end_column - task.column + panel_columns - 1) / panel_columns,
-                       share = (step + panels - 1) / panels;
-    std::int64_t fetched = k + here;
+    const std::int64_t panels = (task.end_column - task.column + panel_columns - 1) / panel_columns;
+    constexpr std::int64_t bytes = sizeof(T), line = 64;
+    Lines ahead{.from = reinterpret_cast<const char*>(p.a + task.row + (k + here) * p.a_column),
+                .stride = p.a_column * bytes,
+                .in_row = task.rows * bytes / line + 1,
+                .rows = std::min(step, p.depth - k - here),
+                .share = 0};
+    ahead.share = (ahead.in_row * ahead.rows + panels - 1) / panels;
     for (std::int64_t column = task.column; column < task.end_column; column += panel_columns) {
-      for (const std::int64_t last = std::min({fetched + share, k + here + step, p.depth}); fetched < last; ++fetched) {
-        for (std::int64_t i = 0; i < task.rows; i += 64 / static_cast<std::int64_t>(sizeof(T)))
-          __builtin_prefetch(p.a + task.row + i + fetched * p.a_column, 0, 2);
-      }
       const std::int64_t width = std::min(panel_columns, task.end_column - column);
       table().multiply_columns(task.rows, width, here, a, a_row, p.panel(column, k), p.b_row,
-                               task.sums + column - task.column, task.sums_row, task.accumulate || k > 0);
+                               task.sums + column - task.column, task.sums_row, task.accumulate || k > 0, ahead);
       if (k + here == p.depth) store(p, task, column, width);
     }
   }

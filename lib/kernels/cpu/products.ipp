@@ -108,17 +108,27 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const
   }
 }
 
+/// The next `count` lines. All at once, they would hold up the products.
+inline void fetch(Lines& lines, std::int64_t count) {
+  for (; count > 0 && lines.row < lines.rows; --count) {
+    __builtin_prefetch(lines.from + lines.row * lines.stride + lines.line * 64, 0, 2);
+    if (++lines.line == lines.in_row) lines.line = 0, ++lines.row;
+  }
+}
+
 /// See Table. A transposed copy of `a` would cost more than a fifth of the product.
 inline void multiply_columns(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
                              std::int64_t a_row, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
-                             bool accumulate) {
+                             bool accumulate, Lines& ahead) {
   constexpr int most = lanes == 16 ? 4 : 2;  // vectors of a tile
   float part[6 * most * lanes];              // of columns that are no whole vectors
   const auto tiles_of = [&](auto adds, auto count, auto vectors, std::int64_t& i, std::int64_t j) {
     constexpr std::int64_t width = vectors * lanes;
     static_assert(count * width <= 6 * most * lanes);
-    const std::int64_t here = std::min(width, columns - j);
+    const std::int64_t here = std::min(width, columns - j),
+                       fetched = (ahead.share * count * here + rows * columns - 1) / (rows * columns);
     for (; i + count <= rows; i += count) {
+      fetch(ahead, fetched);
       float* const to = c + i * c_row + j;
       const auto multiplies = [&](float* out, std::int64_t out_row) {
         tile<float, count, vectors, adds>(depth, a + i, 1, a_row, b + j, b_row, out, out_row, 1);

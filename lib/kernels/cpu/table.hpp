@@ -132,6 +132,15 @@ struct Loops {
                          const AttentionStepShape& shape, T* out);
 };
 
+/// Lines of the cache, of `rows` rows of memory, and which of them is next.
+struct Lines {
+  const char* from;
+  std::int64_t stride;  // bytes
+  std::int64_t in_row, rows;
+  std::int64_t share;  // of them to be fetched in a call
+  std::int64_t row = 0, line = 0;
+};
+
 struct Table {
   Loops<float> fp32;
   Loops<Bf16> bf16;
@@ -144,11 +153,11 @@ struct Table {
                           std::int64_t padded, std::int64_t columns, float* panel);
   void (*pack_rows_wide)(const Bf16* matrix, std::int64_t row_stride, std::int64_t rows, std::int64_t columns,
                          std::int64_t padded, float* out, std::int64_t out_stride);
-  /// c (+)= aᵀ·b: a [depth, rows], b [depth, columns], c [rows, columns], rows contiguous. `b` has
-  /// room for whole multiples of half of panel_columns.
+  /// c (+)= aᵀ·b: a [depth, rows], b [depth, columns], c [rows, columns], rows contiguous. `b` has room for whole
+  /// multiples of half of panel_columns. Brings the next lines of `ahead` into the cache.
   void (*multiply_columns)(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
                            std::int64_t a_row, const float* b, std::int64_t b_row, float* c, std::int64_t c_row,
-                           bool accumulate);
+                           bool accumulate, Lines& ahead);
   /// target (+)= Σ partials [count, width], in order.
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);

@@ -153,7 +153,7 @@ using BitsOf = std::conditional_t<std::is_same_v<V, float>, std::uint32_t, Bits>
 /// e^x to 1e-7 relative for x in [-87, 88], clamped outside: no branches, so that loops over it vectorise. V: float or
 /// Vec.
 template <class V>
-inline V fast_exp(V x) {
+[[gnu::always_inline]] inline V fast_exp(V x) {
   x = lower(V{} + 88.0F, higher(V{} - 87.0F, x));
   constexpr float magic = 12582912.0F;  // 1.5·2^23: adding it rounds to an integer in the low bits
   const V shifted = x * 1.44269504088896341F + magic;

@@ -218,8 +218,14 @@ TEST(Products, OfColumnsAreTheSumsOfThePanelAndNothingElse) {
       const at::Tensor a = values({depth, rows + 5}, at::kFloat, 1), b = values({depth, panel}, at::kFloat, 2);
       b.narrow(1, columns, panel - columns).fill_(std::numeric_limits<float>::quiet_NaN());  // as memory may hold
       const at::Tensor c = values({rows, columns + 3}, at::kFloat, 3), before = c.clone();
+      cpu::Lines ahead{.from = static_cast<const char*>(a.const_data_ptr()),
+                       .stride = 4 * (rows + 5),
+                       .in_row = 2,
+                       .rows = 20,
+                       .share = 30};
       table->multiply_columns(rows, columns, depth, a.const_data_ptr<float>(), a.stride(0), b.const_data_ptr<float>(),
-                              panel, c.mutable_data_ptr<float>(), c.stride(0), accumulate);
+                              panel, c.mutable_data_ptr<float>(), c.stride(0), accumulate, ahead);
+      EXPECT_GE(2 * ahead.row + ahead.line, 30) << "all are fetched that should be";
       const at::Tensor product = at::mm(a.narrow(1, 0, rows).t(), b.narrow(1, 0, columns));
       EXPECT_LT(distance(c.narrow(1, 0, columns), accumulate ? before.narrow(1, 0, columns) + product : product),
                 tolerance(at::kFloat));
