@@ -17,10 +17,10 @@ using OptionalTensor = std::optional<at::Tensor>;
 /// weights is one; even rows that are read slowly are then not worth a copy.
 enum class PackedType { same, int8, brief };
 
-/// The right operand of a product, in the order in which the device reads it. It does not follow later changes of the
-/// matrix.
+/// The right operand of a product, in the order in which the device reads it. It may share the memory of the matrix, so
+/// use it before that changes.
 struct PackedMatrix {
-  at::Tensor data;  // the matrix itself where the device has no such order, or reads its rows as fast
+  at::Tensor data;  // the matrix itself where the device has no such order, or reads its rows about as fast
   std::int64_t rows = 0, columns = 0;
   /// int8: column j is data·scales[j] with integers from -127 to 127, and scales[j] = max |column j| / 127. The rows of
   /// the left operand are rounded to 8 bits in the same way. Products and sums of integers are exact.
