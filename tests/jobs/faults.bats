@@ -215,7 +215,7 @@ TOOL
   all_requeued() { # the first job that is not becomes `job`, whose output a failure shows
     for job in "${jobs[@]}"; do
       shown=$(scontrol show job "$job")
-      grep -q 'Restarts=[1-9]' <<<"$shown" || return 1
+      grep -q Restarts=1 <<<"$shown" || return 1
     done
   }
   within 150 all_requeued || { echo "$shown" && false; }
