@@ -211,8 +211,15 @@ argosy_run() {
     rc=$?
     ((woken)) || break
   done
-  # Launchers lose codes (they return the highest, also of killed ranks), so the program's exit file comes first.
-  if argosy_ask && [ -n "$code" ]; then rc=$code; fi
+  # Launchers lose codes (they return the highest, also of killed ranks), so the program's exit file comes first. Without one, 1 is a
+  # launcher that failed, and 137 or 143 are ranks that it killed, as when they cannot find each other: another start may succeed.
+  argosy_ask || return 0
+  if [ -n "$code" ]; then
+    rc=$code
+  elif ((!ending && (rc == 1 || rc == 137 || rc == 143))); then
+    echo "${SLURM_JOB_NAME:-job}: ${launch[0]} ended with $rc before the program wrote its exit code; this counts as 5" >&2
+    rc=5
+  fi
 }
 
 # Exits with rc. A job with 75 (stopped, saved) or 5 (rank or device lost) is requeued, unless Slurm is ending the job, a user asked

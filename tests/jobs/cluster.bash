@@ -54,9 +54,13 @@ pending() { [ "$(squeue -h -j "$job" -o %T)" = PENDING ]; }
 log_has() { grep -q "$1" train16."$job".out 2>/dev/null; }
 verdict() { cat "runs/$name/exit.$job.$1"; } # verdict RESTART: "CODE STEP"
 
+# slurmstepd ends some seconds later than its job step, and then removes its socket by name: also that of the next start, which has
+# the same name.
+step_gone() { ! pgrep -f "^slurmstepd: \[$job\." >/dev/null; }
 start_again() { # a job that is requeued waits two minutes: not here
   within 60 pending
   sleep 2.5 # sooner Slurm calls the job's credential revoked
+  within 60 step_gone
   scontrol update JobId="$job" StartTime=now
 }
 

@@ -88,8 +88,8 @@ started() { # started COMMAND: srun was called with it, and nothing else was
 }
 
 @test "tools without checkpoints may be started again as often as Slurm likes" {
-  for restart in 0 1 2 3 4; do SLURM_RESTART_COUNT=$restart TOOL_CODE=137 submitted preprocess.sh; done
-  [ "$status" -eq 137 ]
+  for restart in 0 1 2 3 4; do SLURM_RESTART_COUNT=$restart TOOL_CODE=139 submitted preprocess.sh; done
+  [ "$status" -eq 139 ]
 }
 
 @test "export takes the soup, or the checkpoint that is named" {

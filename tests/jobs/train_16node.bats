@@ -64,6 +64,18 @@ requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
   not_requeued
 }
 
+@test "a launcher that fails or kills its ranks, without an exit file, counts as a lost rank" {
+  for code in 1 137 143; do
+    rm -f "$run_dir/"*
+    TOOL_CODE=$code job
+    [ "$status" -eq 5 ]
+    [[ $output == *"srun ended with $code before"* ]]
+    requeued
+    for restart in 1 2; do SLURM_RESTART_COUNT=$restart TOOL_CODE=$code job; done
+    [ "$(grep -c '^scontrol requeue' "$run_dir/calls")" = 2 ]
+  done
+}
+
 @test "2, 3, 4, 6 and 70 are never requeued" {
   for code in 2 3 4 6 70; do
     TOOL_SAYS="$code 12" TOOL_CODE=$code job
