@@ -4,9 +4,9 @@
 #include <boost/json/serialize.hpp>
 
 #include "core/hash.hpp"
-#include "core/memory.hpp"
 #include "data/text_files.hpp"
 #include "decode/load.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "soup_app.hpp"
 #include "train/evaluate.hpp"
 #include "train/run_state.hpp"
@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
   return app::run_soup(
       argc, argv,
       [](comm::Context& context, const config::Options& options, const std::string& reported) -> soup::Evaluator {
-        keep_freed_memory();
+        kernels::keep_tensor_memory();
         const plan::RunConfig config = *app::load_config<plan::RunConfig>(options, context);
         const auto sets = std::make_shared<SetEvaluator>(context, config, reported);
         soup::Evaluator evaluator{

@@ -2,8 +2,8 @@
 #include <boost/json/value_from.hpp>
 #include <optional>
 
-#include "core/memory.hpp"
 #include "interchange/source.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "translate_options.hpp"
 
 int main(int argc, char** argv) {
@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     command.resolve();
 
     const double begin_s = context.clock.monotonic_s();
-    keep_freed_memory();
+    kernels::keep_tensor_memory();
     decode::TextTranslation text{context, command.files};
     model::StoredModel model = interchange::open_source(context, command.directory, command.ema, command.task);
     const std::int64_t step = model.step;

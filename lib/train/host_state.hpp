@@ -43,7 +43,7 @@ class HostState {
     at::Tensor live;               // flat
     MutableBytes host;             // as many numbers, of tensor.dtype
     at::Tensor pinned;             // owns `host` on a GPU
-    std::vector<std::byte> plain;  // owns it on the CPU, where memory_count must not count it
+    std::vector<std::byte> plain;  // owns it on the CPU, where tensor_memory must not count it
   };
   void add(std::size_t unit, const spec::StateTensor& tensor, const at::Tensor& live);
   [[nodiscard]] const partition::FlatSpace* among_all(const partition::FlatSpace& space,

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/memory.hpp"
 #include "data/batcher.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "plan/micro_size.hpp"
 #include "plan/placement_plan.hpp"
-#include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/run_parts.hpp"
 #include "train/runner.hpp"
@@ -173,7 +172,7 @@ class Probe {
     optim::SkipGuard guard({}, {});
     Runner runner(*run_.model, *run_.buffers, run_.groups(), *optimizer, optim::max_grad_norm_of(config_.optimizer),
                   guard, context_.clock, run_.device);
-    reset_peak(run_.device);
+    kernels::reset_peak(run_.device);
     for (int i = 0; i < steps_of_a_size; ++i) {
       ++steps_;
       (void)runner.run(steps, batches,
@@ -183,7 +182,8 @@ class Probe {
                         .loss = run_.loss,
                         .recompute = config_.sharding.recompute});
     }
-    std::int64_t peak = memory_of(run_.device).peak_bytes + (run_.device.is_cpu() ? run_.host->size_bytes() : 0);
+    std::int64_t peak =
+        kernels::memory_of(run_.device).peak_bytes + (run_.device.is_cpu() ? run_.host->size_bytes() : 0);
     context_.world.all_reduce(std::span{&peak, 1}, comm::Reduce::max);
     return peak;
   }
@@ -221,8 +221,7 @@ boost::json::object probe_memory(comm::Context& context, const plan::RunConfig& 
   if (config.lora && !config.lora->rank)
     throw_error(Fault::config, "lora.rank", "a number with --probe-memory", "auto", "set lora.rank to the rank to try");
   context.world.configure(config.comm);
-  keep_freed_memory();
-  count_memory();
+  kernels::keep_tensor_memory();
   (void)set_up_threads(context);
   Probe probe{context, config, vocab_live};
   Measured best;

@@ -7,8 +7,8 @@
 
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
-#include "core/memory.hpp"
 #include "data/preprocess.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "model/stored_model.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/adapter_rank.hpp"
@@ -16,7 +16,6 @@
 #include "plan/placement_plan.hpp"
 #include "plan/plan_lines.hpp"
 #include "plan/sharing.hpp"
-#include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/start_agreement.hpp"
 
@@ -202,7 +201,7 @@ void RunParts::set_up(const Kept& kept) {
   }
 
   plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, target, counts, device); });
-  if (device.is_cpu()) prefer_huge_pages(static_cast<std::size_t>(plan->chosen().total_bytes + plan->copy_bytes));
+  if (device.is_cpu()) kernels::reserve_tensor_memory(static_cast<std::size_t>(plan->chosen().total_bytes));
   make_model(facts.vocab_live);
 }
 
@@ -216,7 +215,7 @@ void RunParts::make_model(std::int64_t vocab_live) {
     ranks.push_back(placement.rank_in(c, all.canonical_rank()));
   }
   model.emplace(spec, layouts);
-  other_bytes = memory_of(device).bytes;
+  other_bytes = kernels::memory_of(device).bytes;
   buffers.emplace(
       *model, std::move(ranks),
       BufferChoices{.scheme = choices.scheme,
@@ -227,7 +226,7 @@ void RunParts::make_model(std::int64_t vocab_live) {
                     .state = optim::state_of(config.optimizer),
                     .device = device});
   host.emplace(*model, *buffers, device, placement, all.world_size());
-  state_bytes = memory_of(device).bytes - other_bytes;
+  state_bytes = kernels::memory_of(device).bytes - other_bytes;
   const auto collectives_of = [&](const comm::Topology& topology) {
     return comm::make_collectives(topology, collectives_options(config), device.is_cuda());
   };
@@ -247,7 +246,7 @@ bool RunParts::computes(std::size_t route) const {
 
 boost::json::object RunParts::compare_memory(std::int64_t step) const {
   const std::int64_t planned = plan->state_bytes[static_cast<std::size_t>(context.topology.canonical_rank())];
-  std::array<std::int64_t, 4> bytes{state_bytes, memory_of(device).peak_bytes - other_bytes - state_bytes,
+  std::array<std::int64_t, 4> bytes{state_bytes, kernels::memory_of(device).peak_bytes - other_bytes - state_bytes,
                                     host->size_bytes(), std::abs(state_bytes - planned)};
   context.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
   context.log.info("after step {}: {}", step, plan::memory_line(*plan, bytes[0], bytes[1]));

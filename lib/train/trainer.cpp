@@ -10,15 +10,14 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "core/memory.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/micro_size.hpp"
 #include "plan/plan_lines.hpp"
 #include "plan/sharing.hpp"
 #include "train/begin.hpp"
 #include "train/init_weights.hpp"
-#include "train/memory_count.hpp"
 #include "train/other_tasks.hpp"
 #include "train/process.hpp"
 #include "train/profile_report.hpp"
@@ -95,7 +94,7 @@ class Trainer {
         run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
                 [this](std::int64_t step, bool committed) { validator_->saved(step, committed); });
-    reset_peak(run_.device);
+    kernels::reset_peak(run_.device);
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     const std::optional<bool> owed = state_.owes_validation ? validate(runner, plans) : false;
@@ -475,9 +474,7 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
                       {"--allow-change", json::value_from(options.allow_changes)}});
   plan::require_trainable(config);
   context.world.configure(config.comm);
-  keep_freed_memory();
-  prefer_huge_pages(1 << 30);
-  count_memory();
+  kernels::keep_tensor_memory();
   const Threads threads = set_up_threads(context);
   context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({}), CPU instructions: {}",
                    context.topology.world_size(), context.topology.layout().nodes(), threads.count, threads.why,

@@ -4,6 +4,10 @@
 
 kernels=unit/unit_kernels cpu=lib/kernels/cpu
 
+mutant freed_blocks_stay_apart 'a freed block does not join the one before it' lib/core/large_blocks.cpp unit/unit_core 1 'LargeBlocks.*' \
+  'before->first + before->second == first' 'false'
+mutant block_taken_twice 'a block that is taken stays in the list of free ones' lib/core/large_blocks.cpp unit/unit_core 1 'LargeBlocks.*' \
+  'by_size_.erase({at->second, at->first});' ''
 mutant gemm_depth_overwritten 'a later part of the depth overwrites the sums' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
   'accumulate || k + part > 0' 'accumulate'
 mutant gemm_odd_row_lost 'the last of an odd number of bf16 rows is not packed' $cpu/pack.ipp $kernels 1 '*Gemm*' \

@@ -6,12 +6,12 @@
 #include <ATen/ops/randint.h>
 #include <benchmark/benchmark.h>
 
-#include "core/memory.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/head_loss.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/optimizer.hpp"
+#include "kernels/tensor_memory.hpp"
 
 // Kernels at the quickstart's shapes, one thread: 500 tokens, width 192, feed-forward 768, 4 heads of 48, 8,000 pieces.
 // Argument 1 where there is one: 0 the plain reference, 1 the kernel.
@@ -90,7 +90,7 @@ BENCHMARK(adamw)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 }  // namespace
 
 int main(int argc, char** argv) {
-  argosy::keep_freed_memory();
+  argosy::kernels::keep_tensor_memory();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

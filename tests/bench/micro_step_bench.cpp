@@ -16,8 +16,8 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
-#include "core/memory.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "model/model.hpp"
 #include "plan/run_config.hpp"
 #include "plan/time_model.hpp"
@@ -204,7 +204,7 @@ int run(int argc, char** argv) {
   const spec::Architecture shape = resolve(config.model, pieces);
   if ((source > 0) != (shape.type == spec::ModelType::encoder_decoder))
     throw Error{Fault::usage, {.sentence = "micro_step: SOURCE is 0 for a language model, and only for one"}};
-  keep_freed_memory();
+  kernels::keep_tensor_memory();
   at::set_num_threads(threads);
   const test::BoundModel bound(shape, config.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16);
   MicroStep step(*bound.model, config, rows, source, target);

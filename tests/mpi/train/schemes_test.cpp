@@ -1,9 +1,9 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
 
+#include "kernels/tensor_memory.hpp"
 #include "mpi/train/late.hpp"
 #include "mpi/train/rank.hpp"
 #include "mpi/train/step_bytes.hpp"
-#include "train/memory_count.hpp"
 
 namespace argosy::test {
 namespace {
@@ -132,16 +132,16 @@ TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
 
 TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
   if (GetParam() != Hierarchy::two_nodes) return;  // the others allocate alike
-  train::count_memory();
+  kernels::keep_tensor_memory();
   const spec::Architecture shape = small_shape(0.1);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
     Rank rank = rank_of(shape, {.scheme = scheme, .recompute = plan::Recompute::block});
     const std::vector<data::Batch> batches = uneven_batches(shape, layout().world(), 1);
-    train::MemoryCount of_fifth;
+    kernels::MemoryCount of_fifth;
     for (int s = 1; s <= 100; ++s) {
-      train::reset_peak(c10::kCPU);
+      kernels::reset_peak(c10::kCPU);
       (void)rank.step(batches, 1e-3);
-      const train::MemoryCount memory = train::memory_of(c10::kCPU);
+      const kernels::MemoryCount memory = kernels::memory_of(c10::kCPU);
       if (s == 5) of_fifth = memory;
       if (s < 5) continue;
       ASSERT_EQ(memory.bytes, of_fifth.bytes) << "step " << s;

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "support/own_process.hpp"
-#include "train/memory_count.hpp"
 #include "train/process.hpp"
 
 namespace argosy::kernels {
@@ -94,7 +94,7 @@ TEST(WithAStandInDriver, LibTorchCountsItsMemoryAsSoonAsTheGpuIsChosen) {
                                         return std::make_unique<StandInHooks>(none);
                                       });
     if (!use_gpu("cuda", 0)) return 2;
-    return train::memory_of({c10::kCUDA, 0}).bytes == 0 && allocator().is_initialized ? 0 : 3;
+    return kernels::memory_of({c10::kCUDA, 0}).bytes == 0 && allocator().is_initialized ? 0 : 3;
   });
   EXPECT_EQ(code, 0);
 }

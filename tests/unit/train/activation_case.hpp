@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "kernels/gemm.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "plan/memory_model.hpp"
 #include "spec/fine_tuning.hpp"
 #include "support/recording.hpp"
 #include "support/small_model.hpp"
-#include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/runner.hpp"
 
@@ -58,15 +58,15 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   const train::StepOptions options{
       .lr = 1e-3, .loss = {.chunk_bytes = std::numeric_limits<std::int64_t>::max()}, .recompute = recompute};
   (void)runner.run(plan, batches, options);
-  const std::int64_t before = train::memory_of(device).bytes;
-  train::reset_peak(device);
+  const std::int64_t before = kernels::memory_of(device).bytes;
+  kernels::reset_peak(device);
   (void)runner.run(plan, batches, options);
   const auto positions = static_cast<double>(batches.totals.tgt_tokens);
   const plan::Gpu* const gpu = train::planned_gpu(device);
   const plan::ActivationMemory planned =
       plan::activation_memory(spec, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
                               {.recompute = recompute, .multiprocessors = gpu != nullptr ? gpu->multiprocessors : 0});
-  const double measured_bytes = static_cast<double>(train::memory_of(device).peak_bytes - before),
+  const double measured_bytes = static_cast<double>(kernels::memory_of(device).peak_bytes - before),
                planned_bytes = planned.total();
   const std::string name = boost::describe::enum_to_string(recompute, "");
   fmt::print("recompute {:<10}  planned {:>12.0f} bytes, measured {:>12.0f}\n", name, planned_bytes, measured_bytes);

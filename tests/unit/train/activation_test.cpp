@@ -9,12 +9,12 @@ LanguageModel deep() {
 }
 
 TEST(ActivationsOnTheCpu, AreWithinAFewPercentOfTheFormula) {
-  train::count_memory();
+  kernels::keep_tensor_memory();
   expect_activations(deep(), c10::kCPU, 0.08);  // libraries bring scratch of their own, by processor
 }
 
 TEST(ActivationsOnTheCpu, OfFrozenLayersBeforeTheFirstTrainedOneAreNotKept) {
-  train::count_memory();
+  kernels::keep_tensor_memory();
   const std::vector<std::string> frozen{"decoder/embeddings/weight", "decoder/layer_?/*", "decoder/layer_1?/*"};
   LanguageModel sizes = deep();
   sizes.frozen = frozen;

@@ -6,11 +6,11 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "kernels/tensor_memory.hpp"
 #include "plan/memory_model.hpp"
 #include "support/adapters.hpp"
 #include "support/small_model.hpp"
 #include "support/state_numbers.hpp"
-#include "train/memory_count.hpp"
 
 namespace argosy::test {
 namespace {
@@ -18,23 +18,6 @@ namespace {
 using plan::ReduceEvery, plan::Scheme;
 
 const c10::Device cpu{c10::kCPU};
-
-TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
-  train::count_memory();
-  const std::int64_t before = train::memory_of(cpu).bytes;
-  {
-    const at::Tensor kept = at::empty({1000}, at::kFloat);
-    train::reset_peak(cpu);
-    EXPECT_EQ(train::memory_of(cpu).bytes, before + 4000);
-    (void)at::empty({250}, at::kDouble);
-    EXPECT_EQ(train::memory_of(cpu).bytes, before + 4000);
-    EXPECT_EQ(train::memory_of(cpu).peak_bytes, before + 6000);
-    train::reset_peak(cpu);
-    EXPECT_EQ(train::memory_of(cpu).peak_bytes, before + 4000);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(kept.data_ptr()) % 64, 0U) << "as LibTorch's kernels expect";
-  }
-  EXPECT_EQ(train::memory_of(cpu).bytes, before);
-}
 
 /// Its matrices have 4096 elements or more: their moments may be codes.
 spec::ModelSpec wide() {
@@ -76,15 +59,15 @@ std::int64_t allocated(const spec::ModelSpec& shape, const partition::Layout& la
   std::int64_t most = 0;
   for (int rank = 0; rank < layout.world(); ++rank) {
     model::Model model(shape, layout);
-    const std::int64_t before = train::memory_of(cpu).bytes;
+    const std::int64_t before = kernels::memory_of(cpu).bytes;
     const train::Buffers buffers(model, {rank}, choices);
-    most = std::max(most, train::memory_of(cpu).bytes - before);
+    most = std::max(most, kernels::memory_of(cpu).bytes - before);
   }
   return most;
 }
 
 TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
-  train::count_memory();
+  kernels::keep_tensor_memory();
   for (const spec::ModelSpec& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);

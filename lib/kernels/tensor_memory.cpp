@@ -1,4 +1,4 @@
-#include "train/memory_count.hpp"
+#include "kernels/tensor_memory.hpp"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <cstring>
+#include <new>
 
-namespace argosy::train {
+#include "core/large_blocks.hpp"
+
+namespace argosy::kernels {
 namespace {
 
 struct Counter {
@@ -29,6 +32,13 @@ Counter& counter() {
   return only;
 }
 
+constexpr std::size_t large_bytes = 64 << 10;
+
+LargeBlocks& large_blocks() {
+  static auto* const only = new LargeBlocks;  // never destroyed, like the counter
+  return *only;
+}
+
 /// The size of a block is stored before it, in a field as wide as the alignment that LibTorch expects.
 constexpr std::size_t header_bytes = c10::gAlignment;
 
@@ -38,14 +48,22 @@ void release(void* data) {
   std::int64_t size_bytes = 0;
   std::memcpy(&size_bytes, block, sizeof size_bytes);
   counter().bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
-  c10::free_cpu(block);
+  const std::size_t whole_bytes = static_cast<std::size_t>(size_bytes) + header_bytes;
+  if (whole_bytes < large_bytes) {
+    c10::free_cpu(block);
+  } else {
+    large_blocks().give_back(block, whole_bytes);
+  }
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size_bytes) override {
     if (size_bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
-    auto* const block = static_cast<std::byte*>(c10::alloc_cpu(size_bytes + header_bytes));
+    const std::size_t whole_bytes = size_bytes + header_bytes;
+    auto* const block = static_cast<std::byte*>(whole_bytes < large_bytes ? c10::alloc_cpu(whole_bytes)
+                                                                          : large_blocks().take(whole_bytes));
+    TORCH_CHECK(block != nullptr, "no memory for a tensor of ", size_bytes, " bytes");
     const auto size = static_cast<std::int64_t>(size_bytes);
     std::memcpy(block, &size, sizeof size);
     counter().add(size);
@@ -59,10 +77,12 @@ class CountingAllocator final : public c10::Allocator {
 
 }  // namespace
 
-void count_memory() {
+void keep_tensor_memory() {
   static CountingAllocator only;
   c10::SetCPUAllocator(&only);
 }
+
+void reserve_tensor_memory(std::size_t bytes) { large_blocks().reserve(bytes); }
 
 MemoryCount memory_of(c10::Device device) {
   if (device.is_cpu()) return {counter().bytes.load(), counter().peak_bytes.load()};
@@ -79,4 +99,4 @@ void reset_peak(c10::Device device) {
   }
 }
 
-}  // namespace argosy::train
+}  // namespace argosy::kernels
