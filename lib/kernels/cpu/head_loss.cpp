@@ -53,7 +53,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   // A chunk adds once to the gradient of the weights, which takes 8·width bytes of traffic for each of its columns.
   const std::int64_t cached = cache_bytes / (live * static_cast<std::int64_t>(x.element_size()));
   const std::int64_t most =
-      std::clamp<std::int64_t>(std::min(options.chunk_bytes / (4 * live), std::max(cached, 4 * x.size(1))), 1, rows);
+      std::clamp<std::int64_t>(std::min(options.chunk_bytes / (4 * live), std::max(cached, 2 * x.size(1))), 1, rows);
   const std::int64_t chunks = (rows + most - 1) / most,
                      chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
   // The gradient takes the place of the logits in fp32. In bf16 the logits of a block have their own, half a chunk's
