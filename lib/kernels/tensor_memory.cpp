@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <new>
 
 #include "core/large_blocks.hpp"
 
