@@ -252,7 +252,7 @@ bool run_and_kill(const Path& run, Victim victim, RandomStream& random, std::uni
     ++counts.saves;
     return true;
   };
-  if (begun && random.below(4) > 0) {
+  for (std::uint64_t left = begun ? random.below(3) : 0; left > 0; --left) {
     const auto line = job.line();
     EXPECT_TRUE(line && hear(*line)) << "no save: " << line.value_or("silence");
   }

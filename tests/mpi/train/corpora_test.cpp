@@ -42,7 +42,7 @@ TEST(Corpora, WarnsOfAStepThatTakesAllExamples) {
   const SharedFolder folder;
   RunConfig config = Material::get().config(folder / "run");
   EXPECT_FALSE(says(warnings_of_run(config), "an epoch is one step"));
-  config.run_dir = (folder / "large").string();
+  config = Material::get().config(folder / "large", {"schedule.length=1", "schedule.warmup=0"});
   config.batch.global_size = *config.batch.global_size * 1000;
   const std::string said = warnings_of_run(config);
   EXPECT_TRUE(world().rank() != 0 || says(said, "an epoch is one step"));

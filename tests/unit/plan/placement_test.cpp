@@ -12,6 +12,7 @@
 #include "plan/plan_lines.hpp"
 #include "plan/run_plan.hpp"
 #include "plan/sharing.hpp"
+#include "support/fault_options.hpp"
 #include "support/refusal.hpp"
 
 namespace argosy::test {
@@ -134,7 +135,7 @@ TEST(Placement, TheSearchIsEvenAndBetterThanRandomOnes) {
   EXPECT_EQ(plan::search_placement(spec, costs, layout), found) << "again, with more micro-batches than are dealt";
   EXPECT_LT(score, plan::score_of({}, spec, costs, layout)) << "everywhere";
   EXPECT_LT(score, plan::score_of(plan::round_robin(spec, 256), spec, costs, layout));
-  for (int i = 0; i < 1000; ++i)
+  for (int i = 0; i < (test::is_sanitized ? 50 : 1000); ++i)
     ASSERT_LT(score, plan::score_of(drawn_placement(spec, 256, random), spec, costs, layout));
 }
 
@@ -148,7 +149,7 @@ TEST(Placement, TheSearchIsBetterThanRandomOnesWhereRanksHaveFewMicroBatches) {
       const partition::Layout layout({ranks});
       const plan::PlacementScore score =
           plan::score_of(plan::search_placement(spec, costs, layout), spec, costs, layout);
-      for (int i = 0; i < 300; ++i) {
+      for (int i = 0; i < (test::is_sanitized ? 30 : 300); ++i) {
         const plan::PlacementScore other = plan::score_of(drawn_placement(spec, ranks, random), spec, costs, layout);
         ASSERT_FALSE(other < score) << ranks << " ranks, " << micro_batches << " micro-batches";
       }
@@ -213,6 +214,7 @@ TEST(Placement, TheSearchIsNoWorseThanOthersWhereRanksHaveFewMicroBatches) {
   config.precision.mode = plan::PrecisionMode::bf16;
   config.placement.is_auto = true;
   for (const int nodes : {1, 8, 32}) {
+    if (test::is_sanitized && nodes > 1) break;  // more take a minute
     config.batch.global_size = 1024 * config.batch.micro_size.value();
     const plan::PlanTarget target{.layout = partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), 8)),
                                   .gpu = plan::gpu_by_name("h100")};
