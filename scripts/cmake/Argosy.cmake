@@ -231,6 +231,6 @@ macro(_argosy_test_properties name ranks environment)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ARGOSY_TESTED_MODULE=${folder})
   endif()
   if("gpu" IN_LIST ARG_LABELS) # all that may be skipped where nothing else may
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ARGOSY_MAY_SKIP=1)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment};ARGOSY_MAY_SKIP=1")
   endif()
 endmacro()

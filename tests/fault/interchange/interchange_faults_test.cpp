@@ -7,7 +7,6 @@
 #include "interchange/source.hpp"
 #include "spec/model_spec.hpp"
 #include "support/caught.hpp"
-#include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/saved_toys.hpp"
@@ -88,7 +87,6 @@ TEST_P(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
     int refused = 0;
     for (std::size_t n = 0; n < calls; ++n) {
       for (const bool crashes : {false, true}) {
-        if (test::is_sanitized && crashes != (n % 2 == 0)) continue;  // one of the two
         test::on_root([&] { Files::system().remove_tree(folder_ / "made"); });
         test::FaultyOs os;
         if (world().rank() == failing) crashes ? os.crash(n) : os.fail(n, ENOSPC);
@@ -102,7 +100,7 @@ TEST_P(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
         refused += threw ? 1 : 0;
       }
     }
-    EXPECT_GT(refused, (failing == 0 ? 60 : 10) / (test::is_sanitized ? 2 : 1));
+    EXPECT_GT(refused, failing == 0 ? 60 : 10);
   }
 }
 
